@@ -1,0 +1,84 @@
+// RouterOptions: everything that can be set about a router. PrefixRouter::Create checks each value
+// against the range given here, and names the one that it refuses.
+#ifndef PREFIXROUTER_OPTIONS_H_
+#define PREFIXROUTER_OPTIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "prefixrouter/clock.h"
+#include "prefixrouter/policy.h"
+
+namespace prefixrouter {
+
+struct RouterOptions {
+  // ---- What a decision depends on -------------------------------------------------------------
+
+  // Tokens a block. Best the engines' own block size (vLLM 16, TensorRT-LLM 32, SGLang's page size,
+  // where 1 works too but 16 is faster). Range 1 to 32,768.
+  uint32_t block_size = 16;
+  // Bytes a block of text prompts. Range 1 to 131,072.
+  uint32_t text_block_bytes = 64;
+  // Bytes a token of text prompts, to estimate their length. Range 0.25 to 64.
+  double text_bytes_per_token = 4;
+
+  // One of PolicyNames(). Ignored when custom_policy is set.
+  std::string policy = "prefix_cost";
+  std::shared_ptr<Policy> custom_policy;
+
+  // Secret that block keys are made with. Default: drawn from the operating system, so that nobody
+  // outside can construct colliding prompts. Set it for repeatable runs, or for routers that share
+  // keys.
+  std::optional<uint64_t> key_seed;
+  // Seed of the choice between near-ties. Default: drawn from the operating system.
+  std::optional<uint64_t> random_seed;
+
+  // A predicted block that no request has used for this long no longer counts. 0 (default): it
+  // counts until it is evicted. In seconds, range 0 to 1e9.
+  double predicted_ttl_s = 0;
+  // On instances whose KV events are applied: how long a routed prompt counts as cached before its
+  // events arrive. In seconds, range 0.001 to 3600.
+  double confirm_window_s = 2;
+
+  // Prefill rate of instances that tell none and have shown none yet. In tokens a second, range 1
+  // to 1e9.
+  double default_prefill_tokens_per_s = 10000;
+  // Learn prefill rates from first-token times, and true cache capacities from reported cached
+  // tokens.
+  bool calibrate = true;
+  // Age at which an engine report has faded to nothing. In seconds, range 0.001 to 1e6.
+  double report_max_age_s = 5;
+
+  // A lease that is not finished within this time is dropped with its load. In seconds, range 0.001
+  // to 1e9.
+  double lease_ttl_s = 600;
+  // A session is forgotten when it has been silent for this long. In seconds, range 0.001 to 1e9.
+  double session_ttl_s = 3600;
+  // A session stays on its instance as long as that costs at most this much more time to first
+  // token than the best choice. In seconds, range 0 to 1e9.
+  double session_slack_s = 0.25;
+
+  // ---- Limits ---------------------------------------------------------------------------------
+
+  // Memory of the prefix index. A hard limit: when it is reached, the least recently used blocks of
+  // the whole router are forgotten. Plan 9 bytes for each distinct block. In bytes, at least 65,536.
+  size_t index_budget_bytes = size_t{1} << 30;
+  // Longest prompt. A longer one is refused. In tokens (text: estimated), range 1 to 2^24.
+  uint64_t max_prompt_tokens = uint64_t{1} << 24;
+  // Range 1 to 1,048,576.
+  uint32_t max_instances = 65536;
+  // Sessions that are remembered; the longest silent one goes first. Range 0 to 2^31.
+  uint32_t max_sessions = 262144;
+
+  // ---- Surroundings ---------------------------------------------------------------------------
+
+  // Default: the system's monotonic clock.
+  std::shared_ptr<const Clock> clock;
+};
+
+}  // namespace prefixrouter
+
+#endif  // PREFIXROUTER_OPTIONS_H_

@@ -1,0 +1,112 @@
+// Policy: the rule that ranks instances for a request. The built-in ones are chosen by name in
+// RouterOptions::policy; a custom one derives from this class.
+//
+// A policy gives each candidate a cost, and the router takes the lowest. It sees all candidates at
+// once as arrays, so that a fleet of thousands is scored in a few vector operations:
+//
+//   class ShortestQueue final : public prefixrouter::Policy {
+//    public:
+//     const char* name() const override { return "shortest_queue"; }
+//     void Score(const PolicyInput& in, float* cost) const override {
+//       for (size_t i = 0; i < in.size; ++i) cost[i] = in.requests[i];
+//     }
+//   };
+//   options.custom_policy = std::make_shared<ShortestQueue>();
+//
+// The router calls a custom policy on the thread that called Route, Acquire or Score, with no lock
+// held, on a copy of the state; several threads may be in it at once. A cost of NaN counts as
+// +infinity, and candidates of infinite cost are taken only when there is no other.
+#ifndef PREFIXROUTER_POLICY_H_
+#define PREFIXROUTER_POLICY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "prefixrouter/decision.h"
+#include "prefixrouter/instance.h"
+
+namespace prefixrouter {
+
+// The state of the fleet for one request. All arrays have `size` elements, one for each slot; a slot
+// whose `eligible` is 0 (removed, not ready or not allowed) is never chosen and its cost is ignored.
+struct PolicyInput {
+  size_t size = 0;
+  const InstanceId* ids = nullptr;
+  const uint8_t* eligible = nullptr;  // 1 or 0
+
+  // Leading blocks of the prompt that the instance holds.
+  const uint32_t* cached_blocks = nullptr;
+  // Tokens that one of those blocks stands for (block_size, or its estimate for text prompts).
+  float tokens_per_block = 0;
+  // Prompt tokens that are assigned to the instance and not yet prefilled: own leases before their
+  // first token, own requests without a lease by the fluid model, and the estimated work of others.
+  const float* pending_tokens = nullptr;
+  // Prefill rate in tokens a second, > 0: learned, configured or the default.
+  const float* tokens_per_s = nullptr;
+  // Requests in flight: leases, plus what the engine reports beyond them.
+  const float* requests = nullptr;
+  // Tokens of prompts and outputs in flight (leases).
+  const float* kv_tokens = nullptr;
+  // Reported share of KV memory in use, faded by age; 0 when not known.
+  const float* kv_usage = nullptr;
+  const float* weight = nullptr;  // InstanceOptions::weight
+
+  float prompt_tokens = 0;
+  float expected_output_tokens = 0;
+  int32_t priority = 0;
+  // Mean over eligible instances of the requests that wait for their first token.
+  float mean_waiting = 0;
+  // Hash of the session key if there is one, else of the prompt's first block; 0 if it has none.
+  uint64_t affinity_hash = 0;
+  uint64_t sequence = 0;  // number of this request, from 0
+  uint64_t random = 0;    // uniform, from the router's seed
+
+  float cached_tokens(size_t i) const {
+    const float cached = static_cast<float>(cached_blocks[i]) * tokens_per_block;
+    return cached < prompt_tokens ? cached : prompt_tokens;
+  }
+};
+
+class Policy {
+ public:
+  virtual ~Policy() = default;
+
+  // A constant string that names the rule, in lower_snake_case.
+  virtual const char* name() const = 0;
+
+  // Writes cost[0, in.size). Lower is better. Must not call the router.
+  virtual void Score(const PolicyInput& in, float* cost) const = 0;
+
+  // Costs that exceed the lowest one, that of slot `best`, by no more than this are taken as equal by
+  // the router, which then prefers fewer requests in flight, then less pending work, then chance.
+  // In the unit of the cost. Default 0: only equal costs tie.
+  virtual float TieTolerance(const PolicyInput& in, size_t best) const;
+
+  // What Score's cost of slot i is made of. The default sets the total alone.
+  virtual CostParts Explain(const PolicyInput& in, size_t i, float cost) const;
+
+  // The weight of an uncached token against a queued one. Default 1.
+  virtual float MissWeight(const PolicyInput& in) const;
+
+  // An instance was added or removed. A policy that keeps a ring or a table updates it here. Called
+  // one at a time, with the router's lock held; a custom policy needs a lock of its own against
+  // Score. The defaults do nothing.
+  virtual void InstanceAdded(InstanceId id, const std::string& name, uint32_t rank);
+  virtual void InstanceRemoved(InstanceId id);
+};
+
+// The names that RouterOptions::policy takes:
+//   prefix_cost      least predicted prefill work, with a weight on uncached tokens (docs/design.md)
+//   random           uniform
+//   round_robin      in the order of the slots
+//   least_requests   fewest requests in flight
+//   least_tokens     fewest tokens in flight or waiting for prefill
+//   power_of_two     fewest requests of two drawn by chance
+//   consistent_hash  a ring keyed by session or first block, with bounded load
+std::vector<std::string> PolicyNames();
+
+}  // namespace prefixrouter
+
+#endif  // PREFIXROUTER_POLICY_H_

@@ -1,0 +1,85 @@
+// PromptKeys: the keys of one prompt, as the index asks for them.
+//
+// Hashing is the floor of a router's cost, and hashing block by block is slow: XXH3 takes 6 ns for a
+// block of 16 tokens (64 bytes) whatever the instruction set, 3 times what it needs for the same
+// bytes in long stretches. So a prompt of tokens or text is hashed in *chunks* of about 2 KiB, once,
+// before any lock is taken. Chunk key c is chained over the chunks before it like block keys are
+// over blocks, and the index keeps both kinds for the prompts that it knows:
+//
+//   blocks      0   1   2  ...  31 | 32  33  ...  63 | 64  65  66
+//   chunk keys                  c0 |              c1 |
+//
+// A known prompt is recognised by its chunk keys. Block keys are computed where a stretch of the
+// index begins or ends inside a chunk (less than a chunk of them), and for the part of the prompt
+// that is new.
+//
+// Prompts with ready-made keys, and those with blocks of 1 KiB or more, have all block keys at once
+// and no chunks. Measured on 8,192 tokens (AVX2): one XXH3 pass 1.1 us, chunks of 16 blocks 1.9 us,
+// 32 blocks 1.5 us, 64 blocks 1.3 us, block by block 3.1 us.
+#ifndef PREFIXROUTER_LIB_HASH_PROMPT_KEYS_H_
+#define PREFIXROUTER_LIB_HASH_PROMPT_KEYS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/container/inlined_vector.h"
+#include "prefixrouter/block_hasher.h"
+#include "prefixrouter/request.h"
+#include "prefixrouter/span.h"
+
+namespace prefixrouter {
+
+// Blocks a chunk for blocks of this many bytes; 0 where chunks do not pay.
+inline constexpr uint32_t ChunkBlocks(size_t block_bytes) {
+  constexpr size_t kChunkBytes = 2048;
+  return block_bytes > kChunkBytes / 2 ? 0 : static_cast<uint32_t>(kChunkBytes / block_bytes);
+}
+
+class PromptKeys {
+ public:
+  // Hashes the chunks. Borrows what the request points at. REQUIRES: a valid request.
+  PromptKeys(const BlockHasher& hasher, const Request& request);
+  // Ready-made keys, borrowed.
+  explicit PromptKeys(Span<const uint64_t> block_keys);
+  PromptKeys(const PromptKeys&) = delete;
+  PromptKeys& operator=(const PromptKeys&) = delete;
+
+  uint32_t block_count() const { return block_count_; }
+  uint64_t root_key() const { return root_key_; }
+
+  // All block keys are there: block_keys() may be used, and there are no chunks.
+  bool complete() const { return chunk_blocks_ == 0; }
+  Span<const uint64_t> block_keys() const { return block_keys_; }
+
+  // Blocks a chunk, 0 if complete(); and the keys of all whole chunks.
+  uint32_t chunk_blocks() const { return chunk_blocks_; }
+  Span<const uint64_t> chunk_keys() const { return {chunk_keys_.data(), chunk_keys_.size()}; }
+
+  // Key of block i, given the key of block i-1 (root_key() for block 0). REQUIRES: i < block_count()
+  uint64_t BlockKey(uint32_t i, uint64_t previous) const {
+    if (complete()) return block_keys_[i];
+    uint64_t key;
+    hasher_->ExtendKeys(previous, prompt_, block_bytes_, i, items_, item_unit_bytes_, {&key, 1});
+    return key;
+  }
+  // Keys of blocks [first, first + keys.size()).
+  void BlockKeys(uint32_t first, uint64_t previous, Span<uint64_t> keys) const;
+
+ private:
+  const BlockHasher* hasher_ = nullptr;
+  const unsigned char* prompt_ = nullptr;
+  size_t block_bytes_ = 0;
+  size_t item_unit_bytes_ = 1;
+  Span<const MultimodalItem> items_;
+
+  uint32_t block_count_ = 0;
+  uint32_t chunk_blocks_ = 0;
+  uint64_t root_key_ = 0;
+  Span<const uint64_t> block_keys_;
+  absl::InlinedVector<uint64_t, 256> chunk_keys_;  // no allocation up to 128k tokens
+  absl::InlinedVector<uint64_t, 64> own_block_keys_;
+};
+
+}  // namespace prefixrouter
+
+#endif  // PREFIXROUTER_LIB_HASH_PROMPT_KEYS_H_

@@ -1,0 +1,638 @@
+// Structure of the prefix index: finding the path of a prompt, and runs that grow, split, merge and
+// shrink. What slots hold in the runs is in residency.cc.
+#include "lib/index/prefix_index.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace prefixrouter {
+namespace {
+
+Segment* LastSegment(Segment* segment) {
+  while (segment->deeper != nullptr) segment = segment->deeper;
+  return segment;
+}
+
+uint32_t LeadingHeld(const Segment* segment) {
+  uint32_t held = 0;
+  for (; segment != nullptr && segment->begin == held; segment = segment->deeper) {
+    held = segment->end;
+  }
+  return held;
+}
+
+// Memory of an absl::flat_hash_map: a slot and a control byte for each unit of capacity.
+template <typename Map>
+size_t MapBytes(size_t capacity) {
+  return capacity == 0 ? 0
+                       : AllocationBytes(capacity * (sizeof(typename Map::value_type) + 1) + 32);
+}
+
+template <typename Map>
+size_t MapGrowthBound(const Map& map, size_t added) {
+  if ((map.size() + added) * 8 <= map.capacity() * 7) return 0;
+  // It doubles until all fit, 15 for the smallest table.
+  return MapBytes<Map>(std::bit_ceil((map.size() + added) * 8 / 7 + 16) * 2);
+}
+
+uintptr_t Address(const Run* run) { return reinterpret_cast<uintptr_t>(run); }
+
+}  // namespace
+
+PrefixIndex::PrefixIndex(size_t budget_bytes) : budget_bytes_(budget_bytes), table_(&meter_) {}
+
+PrefixIndex::~PrefixIndex() {
+  for (uint32_t slot = 0; slot < slots_.size(); ++slot) RemoveSlot(slot);
+}
+
+// ---- Match -------------------------------------------------------------------------------------
+
+void PrefixIndex::Match(const PromptKeys& prompt, Path* path) {
+  path->steps.clear();
+  std::fill(matched_.begin(), matched_.end(), 0u);
+  uint32_t position = 0;
+  uint64_t key = prompt.root_key();
+  while (position < prompt.block_count()) {
+    Run* run = table_.Find(prompt.BlockKey(position, key));
+    // A key that is found at another depth belongs to another prefix: keys that a caller made.
+    if (run == nullptr || run->start != position) break;
+    const uint32_t blocks = MatchRun(*run, prompt);
+    AddMatches(*run, blocks);
+    path->steps.push_back({run, blocks});
+    position += blocks;
+    key = run->keys[blocks - 1];
+    if (blocks < run->length) break;
+  }
+  path->blocks = position;
+  path->last_key = key;
+}
+
+// How many blocks of the run, whose first one is known to match, the prompt has.
+uint32_t PrefixIndex::MatchRun(const Run& run, const PromptKeys& prompt) const {
+  const uint32_t limit = std::min(run.length, prompt.block_count() - run.start);
+  if (prompt.complete()) {
+    const uint64_t* const mine = run.keys.data();
+    const uint64_t* const theirs = prompt.block_keys().data() + run.start;
+    if (mine[limit - 1] == theirs[limit - 1]) return limit;
+    uint32_t equal = 1, unequal = limit;  // blocks [0, equal) are equal, [0, unequal) are not
+    while (unequal - equal > 1) {
+      const uint32_t middle = equal + (unequal - equal) / 2;
+      (mine[middle - 1] == theirs[middle - 1] ? equal : unequal) = middle;
+    }
+    return equal;
+  }
+
+  uint32_t equal = 1;
+  if (run.chunk_blocks == prompt.chunk_blocks() && run.ChunkCount(limit) != 0) {
+    const uint64_t* const mine = run.chunk_keys.data();
+    const uint64_t* const theirs =
+        prompt.chunk_keys().data() + run.start / run.chunk_blocks;
+    uint32_t equal_chunks = run.ChunkCount(limit);
+    if (mine[equal_chunks - 1] != theirs[equal_chunks - 1]) {
+      const auto mismatch = std::partition_point(
+          mine, mine + equal_chunks, [&](const uint64_t& k) { return k == theirs[&k - mine]; });
+      equal_chunks = static_cast<uint32_t>(mismatch - mine);
+    }
+    if (equal_chunks != 0) {
+      equal = (run.start / run.chunk_blocks + equal_chunks) * run.chunk_blocks - run.start;
+    }
+  }
+  while (equal < limit &&
+         prompt.BlockKey(run.start + equal, run.keys[equal - 1]) == run.keys[equal]) {
+    ++equal;
+  }
+  return equal;
+}
+
+// Slots that hold all of the path up to the run gain what they hold of its first `blocks`.
+void PrefixIndex::AddMatches(const Run& run, uint32_t blocks) {
+  const Holders& holders = run.holders;
+  const uint32_t* const helds = holders.helds();
+  uint32_t* const matched = matched_.data();
+  const uint32_t start = run.start;
+  if (holders.dense()) {
+    const uint32_t limit = holders.limit();
+    for (uint32_t slot = 0; slot < limit; ++slot) {
+      const uint32_t gained = std::min(helds[slot], blocks);
+      matched[slot] += matched[slot] == start ? gained : 0;
+    }
+    return;
+  }
+  const uint32_t* const slots = holders.slots();
+  const uint32_t count = holders.count();
+  for (uint32_t i = 0; i < count; ++i) {
+    if (matched[slots[i]] == start) matched[slots[i]] += std::min(helds[i], blocks);
+  }
+}
+
+// ---- Predicted prompts -------------------------------------------------------------------------
+
+InsertResult PrefixIndex::Insert(uint32_t slot_number, const PromptKeys& prompt, Path* path,
+                                 Span<const uint64_t> suffix, int64_t now_nanos, bool pin) {
+  const uint32_t wanted = prompt.block_count();
+  if (wanted == 0) return {};
+  ++operation_;
+  Slot& slot = slots_[slot_number];
+
+  const auto touch = [&](uint32_t blocks, bool pin_it) {
+    for (size_t i = path->steps.size(); i-- > 0;) {
+      Run* const run = path->steps[i].run;
+      if (run->start >= blocks) continue;
+      Touch(run, slot_number, std::min(path->steps[i].blocks, blocks - run->start), pin_it ? 1u : 0u,
+            now_nanos);
+    }
+  };
+
+  // Makes room for `bytes`; what is evicted may have been on the path.
+  const auto make_bytes = [&](size_t bytes) {
+    const uint64_t evicted_before = budget_evicted_blocks_;
+    const bool made = MakeBytes(bytes);
+    if (evicted_before != budget_evicted_blocks_) Match(prompt, path);
+    return made;
+  };
+
+  if (!make_bytes(PathBytesBound(slot_number, *path))) return {matched_[slot_number], {}};
+  const uint32_t own = matched_[slot_number];
+  uint32_t goal = own;
+  std::vector<uint64_t> recomputed;
+  if (own < wanted) {
+    touch(own, false);  // so that it is not evicted to make room for what follows it
+    const uint64_t evicted_before_room = evicted_blocks_;
+    goal = own + static_cast<uint32_t>(MakeRoom(slot, wanted - own));
+    if (evicted_blocks_ != evicted_before_room) Match(prompt, path);
+    const uint32_t suffix_begin = wanted - static_cast<uint32_t>(suffix.size());
+    for (;;) {
+      const uint32_t blocks_before = path->blocks;
+      const uint32_t added = goal > blocks_before ? goal - blocks_before : 0;
+      const bool made = make_bytes(PathBytesBound(slot_number, *path) +
+                                   AppendBytesBound(*path, added, &prompt));
+      if (made && path->blocks == blocks_before) break;
+      if (!made && goal == own) break;
+      if (!made) goal = goal > path->blocks && path->blocks > own ? path->blocks : own;
+    }
+    if (goal > path->blocks) {
+      Span<const uint64_t> keys;
+      if (path->blocks >= suffix_begin) {
+        keys = suffix.subspan(path->blocks - suffix_begin, goal - path->blocks);
+      } else {  // making room has shortened the path
+        recomputed.resize(goal - path->blocks);
+        prompt.BlockKeys(path->blocks, path->last_key, {recomputed.data(), recomputed.size()});
+        keys = {recomputed.data(), recomputed.size()};
+      }
+      for (const PathStep& step : path->steps) {
+        if (step.blocks == step.run->length) LearnChunkKeys(step.run, prompt);
+      }
+      Append(path, keys, &prompt);
+    }
+    not_remembered_blocks_ += wanted - goal;
+  }
+
+  InsertResult result;
+  result.held_blocks = goal;
+  const bool pins = pin && slot.pins_allowed && goal != 0;
+  touch(goal, pins);
+  if (pins) {
+    const PathStep* step = path->steps.end() - 1;
+    while (step->run->start >= goal) --step;
+    const uint32_t end = goal - step->run->start;
+    Segment* segment = step->run->holders.first(step->run->holders.Find(slot_number));
+    while (segment->end != end) segment = segment->deeper;
+    result.pinned = {segment, slot_number, slot.epoch};
+  }
+  EnforceBudget();
+  return result;
+}
+
+// ---- Confirmed blocks --------------------------------------------------------------------------
+
+bool PrefixIndex::Store(uint32_t slot_number, std::optional<uint64_t> parent_key,
+                        Span<const uint64_t> keys, int64_t now_nanos) {
+  ++operation_;
+  Slot& slot = slots_[slot_number];
+  if (slot.pins_allowed) {
+    EndPins(slot);
+    slot.pins_allowed = false;
+  }
+  struct Range {
+    Run* run;
+    uint32_t begin, end;
+  };
+  absl::InlinedVector<Range, 4> ranges;
+  Path path;
+  // Follows the keys from their parent; false when the parent is not there.
+  const auto descend = [&] {
+    ranges.clear();
+    path.steps.clear();
+    path.blocks = 0;
+    Run* run = nullptr;
+    uint32_t position = 0;
+    if (parent_key.has_value()) {
+      const auto parent = locator_.find(*parent_key);
+      if (parent == locator_.end()) return false;
+      run = parent->second.run;
+      position = parent->second.depth - run->start + 1;
+      path.steps.push_back({run, position});
+      path.blocks = run->start + position;
+    }
+    size_t next = 0;
+    while (next < keys.size()) {
+      if (run == nullptr || position == run->length) {
+        Run* child = table_.Find(keys[next]);
+        if (child == nullptr || child->parent != run || child->start != path.blocks) break;
+        run = child;
+        position = 0;
+        path.steps.push_back({run, 0});
+      }
+      const uint32_t begin = position;
+      while (next < keys.size() && position < run->length && run->keys[position] == keys[next]) {
+        ++position;
+        ++next;
+      }
+      if (position == begin) break;
+      ranges.push_back({run, begin, position});
+      path.steps.back().blocks = position;
+      path.blocks = run->start + position;
+    }
+    return true;
+  };
+
+  const auto found = [&] {
+    size_t count = 0;
+    for (const Range& range : ranges) count += range.end - range.begin;
+    return count;
+  };
+  for (;;) {
+    if (!descend()) return false;
+    const uint32_t added = static_cast<uint32_t>(keys.size() - found());
+    size_t located = keys.size();
+    for (const PathStep& step : path.steps) located += step.run->located ? 0 : step.run->length;
+    const uint64_t evicted_before = budget_evicted_blocks_;
+    if (!MakeBytes(PathBytesBound(slot_number, path) + AppendBytesBound(path, added, nullptr) +
+                   LocatorBytesBound(located) + MapGrowthBound(slot.extra_copies, keys.size()))) {
+      return false;
+    }
+    if (evicted_before == budget_evicted_blocks_) break;
+  }
+  Append(&path, keys.subspan(found()), nullptr);
+  descend();
+  for (auto range = ranges.rbegin(); range != ranges.rend(); ++range) {
+    if (!range->run->located) {
+      Locate(range->run, 0, range->run->length);
+      range->run->located = 1;
+    }
+    Confirm(range->run, slot_number, range->begin, range->end, now_nanos);
+  }
+  EnforceBudget();
+  return true;
+}
+
+bool PrefixIndex::Remove(uint32_t slot_number, uint64_t key) {
+  const auto found = locator_.find(key);
+  if (found == locator_.end()) return false;
+  Run* const run = found->second.run;
+  const uint32_t position = found->second.depth - run->start;
+  const uint32_t holder = run->holders.Find(slot_number);
+  if (holder == Holders::kNone) return false;
+  const Segment* segment = run->holders.first(holder);
+  while (segment != nullptr && segment->end <= position) segment = segment->deeper;
+  if (segment == nullptr || segment->begin > position) return false;
+
+  Slot& slot = slots_[slot_number];
+  if (const auto copies = slot.extra_copies.find(key); copies != slot.extra_copies.end()) {
+    if (--copies->second == 0) slot.extra_copies.erase(copies);
+    return true;
+  }
+  ++operation_;
+  if (segment->pins != 0) EndPins(slot);
+  Drop(run, slot_number, position, position + 1);
+  EnforceBudget();  // a segment that is divided takes more than it did
+  return true;
+}
+
+// ---- Runs --------------------------------------------------------------------------------------
+
+Run* PrefixIndex::NewRun(Run* parent, uint32_t start, uint64_t first_key) {
+  Run* run = new (meter_.Allocate(sizeof(Run))) Run();
+  run->first_key = first_key;
+  run->parent = parent;
+  run->start = start;
+  return run;
+}
+
+Run* PrefixIndex::Split(Run* run, uint32_t at) {
+  Run* const upper = NewRun(run->parent, run->start, run->first_key);
+  table_.Erase(run);
+  const uint32_t lower_length = run->length - at;
+
+  KeyArray lower_keys;
+  lower_keys.Resize(meter_, 0, lower_length);
+  std::memcpy(lower_keys.data(), run->keys.data() + at, lower_length * sizeof(uint64_t));
+  upper->keys = run->keys;
+  upper->keys.Resize(meter_, run->length, at);
+  run->keys = lower_keys;
+
+  if (run->chunk_blocks != 0) {
+    const uint32_t chunks = run->ChunkCount(run->length);
+    const uint32_t upper_chunks = run->ChunkCount(at);
+    upper->chunk_blocks = run->chunk_blocks;
+    upper->chunk_keys.Resize(meter_, 0, upper_chunks);
+    std::copy_n(run->chunk_keys.data(), upper_chunks, upper->chunk_keys.data());
+    run->chunk_keys.DropFront(meter_, chunks, upper_chunks);
+  }
+
+  upper->length = at;
+  run->start += at;
+  run->length = lower_length;
+  run->first_key = run->keys[0];
+  run->parent = upper;
+  upper->children = Address(run);
+  upper->child_count = 1;
+  if (upper->parent != nullptr) upper->parent->children ^= Address(run) ^ Address(upper);
+
+  for (uint32_t i = 0; i < run->holders.limit(); ++i) {
+    Segment* first = run->holders.first(i);
+    if (first == nullptr) continue;
+    const uint32_t slot = run->holders.slot(i);
+    Segment* upper_first = nullptr;
+    Segment** upper_link = &upper_first;
+    while (first != nullptr && first->begin < at) {
+      Segment* moved = first;
+      if (first->end > at) {
+        moved = Cut(first, at);
+      } else {
+        first = first->deeper;
+      }
+      moved->run = upper;
+      moved->deeper = nullptr;
+      *upper_link = moved;
+      upper_link = &moved->deeper;
+    }
+    for (Segment* segment = first; segment != nullptr; segment = segment->deeper) {
+      segment->begin -= at;
+      segment->end -= at;
+    }
+    if (upper_first != nullptr) {
+      const uint32_t j = upper->holders.Add(meter_, slot, slot_limit());
+      upper->holders.set_first(j, upper_first);
+      upper->holders.set_held(j, LeadingHeld(upper_first));
+      if (LastSegment(upper_first)->end == at) ++upper->full_holders;
+    }
+    run->holders.set_first(i, first);
+    run->holders.set_held(i, LeadingHeld(first));
+  }
+  run->holders.RemoveEmpty(meter_, slot_limit());
+
+  if (run->located) {
+    upper->located = 1;
+    Locate(upper, 0, at);
+  }
+  table_.Insert(upper);
+  table_.Insert(run);
+  return upper;
+}
+
+void PrefixIndex::MergeWithOnlyChild(Run* run) {
+  Run* const child = reinterpret_cast<Run*>(run->children);
+  table_.Erase(run);
+  table_.Erase(child);
+  const uint32_t upper_length = run->length;
+  const uint32_t length = upper_length + child->length;
+
+  if (run->chunk_blocks == child->chunk_blocks && run->chunk_blocks != 0) {
+    const uint32_t upper_chunks = run->ChunkCount(upper_length);
+    const uint32_t child_chunks = child->ChunkCount(child->length);
+    run->chunk_keys.Resize(meter_, upper_chunks, upper_chunks + child_chunks);
+    std::copy_n(child->chunk_keys.data(), child_chunks, run->chunk_keys.data() + upper_chunks);
+    child->chunk_keys.Resize(meter_, child_chunks, 0);
+    child->chunk_keys = run->chunk_keys;
+  } else {
+    run->chunk_keys.Resize(meter_, run->ChunkCount(upper_length), 0);
+    child->chunk_keys.Resize(meter_, child->ChunkCount(child->length), 0);
+    child->chunk_keys = KeyArray();
+    child->chunk_blocks = 0;
+  }
+  run->keys.Resize(meter_, upper_length, length);
+  std::memcpy(run->keys.data() + upper_length, child->keys.data(),
+              child->length * sizeof(uint64_t));
+  child->keys.Resize(meter_, child->length, 0);
+  child->keys = run->keys;
+
+  for (uint32_t i = 0; i < child->holders.limit(); ++i) {
+    for (Segment* s = child->holders.first(i); s != nullptr; s = s->deeper) {
+      s->begin += upper_length;
+      s->end += upper_length;
+    }
+    if (child->holders.first(i) == nullptr) continue;
+    child->holders.set_held(i, 0);
+    position_of_slot_[child->holders.slot(i)] = i + 1;
+  }
+  for (uint32_t i = 0; i < run->holders.limit(); ++i) {
+    Segment* first = run->holders.first(i);
+    if (first == nullptr) continue;
+    for (Segment* s = first; s != nullptr; s = s->deeper) s->run = child;
+    const uint32_t slot = run->holders.slot(i);
+    // A scan of the child's holders for each of the run's would be quadratic.
+    uint32_t j = child->holders.dense() ? child->holders.Find(slot) : position_of_slot_[slot] - 1;
+    if (j == Holders::kNone) {
+      j = child->holders.Add(meter_, slot, slot_limit());
+    } else {
+      LastSegment(first)->deeper = child->holders.first(j);
+      first = JoinSegments(first);
+    }
+    child->holders.set_first(j, first);
+    child->holders.set_held(j, LeadingHeld(first));
+  }
+  run->holders.Free(meter_);
+  for (uint32_t i = 0; i < child->holders.limit(); ++i) {
+    position_of_slot_[child->holders.slot(i)] = 0;
+  }
+
+  child->first_key = run->first_key;
+  child->start = run->start;
+  child->length = length;
+  child->parent = run->parent;
+  if (child->parent != nullptr) child->parent->children ^= Address(run) ^ Address(child);
+  if (run->located || child->located) {
+    child->located = 1;
+    Locate(child, 0, length);
+  }
+  meter_.Free(run, sizeof(Run));
+  table_.Insert(child);
+}
+
+void PrefixIndex::Trim(Run* run) {
+  if (run->child_count != 0 || run->full_holders != 0) return;
+  uint32_t length = 0;
+  for (uint32_t i = 0; i < run->holders.limit(); ++i) {
+    Segment* first = run->holders.first(i);
+    if (first != nullptr) length = std::max(length, LastSegment(first)->end);
+  }
+  if (length != 0) {
+    SetLength(run, length);
+    return;
+  }
+  Run* const parent = run->parent;
+  table_.Erase(run);
+  SetLength(run, 0);
+  if (parent != nullptr) parent->children ^= Address(run);
+  run->holders.Free(meter_);
+  meter_.Free(run, sizeof(Run));
+  if (parent != nullptr && --parent->child_count == 1) MergeWithOnlyChild(parent);
+}
+
+void PrefixIndex::SetLength(Run* run, uint32_t length) {
+  if (run->located) Unlocate(run, length, run->length);
+  run->chunk_keys.Resize(meter_, run->ChunkCount(run->length), run->ChunkCount(length));
+  run->keys.Resize(meter_, run->length, length);
+  block_count_ -= run->length - length;
+  run->length = length;
+  run->full_holders = 0;
+  for (uint32_t i = 0; i < run->holders.limit(); ++i) {
+    Segment* first = run->holders.first(i);
+    if (first != nullptr && LastSegment(first)->end == length) ++run->full_holders;
+  }
+}
+
+void PrefixIndex::Append(Path* path, Span<const uint64_t> keys, const PromptKeys* prompt) {
+  if (keys.empty()) return;
+  const uint32_t count = static_cast<uint32_t>(keys.size());
+  Run* run = nullptr;
+  if (!path->steps.empty()) {
+    PathStep& last = path->steps.back();
+    if (last.blocks < last.run->length) last.run = Split(last.run, last.blocks);
+    run = last.run;
+  }
+  const bool grows = run != nullptr && run->child_count == 0;
+  if (!grows) {
+    Run* const parent = run;
+    run = NewRun(parent, path->blocks, keys[0]);
+    if (parent != nullptr) {
+      parent->children ^= Address(run);
+      ++parent->child_count;
+    }
+    if (prompt != nullptr) run->chunk_blocks = prompt->chunk_blocks();
+    path->steps.push_back({run, 0});
+  }
+
+  const uint32_t old_length = run->length;
+  const uint32_t old_chunks = run->ChunkCount(old_length);
+  run->length += count;
+  if (prompt != nullptr && prompt->chunk_blocks() == run->chunk_blocks) {
+    const uint32_t chunks = run->ChunkCount(run->length);
+    run->chunk_keys.Resize(meter_, old_chunks, chunks);
+    if (chunks != old_chunks) {
+      std::copy_n(prompt->chunk_keys().begin() + run->start / run->chunk_blocks + old_chunks,
+                  chunks - old_chunks, run->chunk_keys.data() + old_chunks);
+    }
+  } else {
+    run->chunk_keys.Resize(meter_, old_chunks, 0);
+    run->chunk_keys = KeyArray();
+    run->chunk_blocks = 0;
+  }
+  run->keys.Resize(meter_, old_length, run->length);
+  std::memcpy(run->keys.data() + old_length, keys.data(), keys.size() * sizeof(uint64_t));
+  run->full_holders = 0;
+  block_count_ += count;
+  if (run->located) Locate(run, old_length, run->length);
+  if (!grows) table_.Insert(run);
+
+  path->steps.back().blocks = run->length;
+  path->blocks += count;
+  path->last_key = keys[count - 1];
+}
+
+// Gives chunk keys to a run that a prompt with chunk keys covers to its end.
+void PrefixIndex::LearnChunkKeys(Run* run, const PromptKeys& prompt) {
+  if (run->chunk_blocks != 0 || prompt.complete()) return;
+  run->chunk_blocks = prompt.chunk_blocks();
+  const uint32_t chunks = run->ChunkCount(run->length);
+  run->chunk_keys.Resize(meter_, 0, chunks);
+  if (chunks != 0) {
+    std::copy_n(prompt.chunk_keys().begin() + run->start / run->chunk_blocks, chunks,
+                run->chunk_keys.data());
+  }
+}
+
+// An upper bound of the memory that Touch or Confirm of the whole path takes for the slot.
+size_t PrefixIndex::PathBytesBound(uint32_t slot, const Path& path) const {
+  size_t bytes = 0;
+  for (const PathStep& step : path.steps) {
+    const Holders& holders = step.run->holders;
+    const uint32_t i = holders.Find(slot);
+    size_t segments = 3;  // two divisions and a new one, more only where there are holes
+    if (i == Holders::kNone) {
+      bytes += Holders::BytesBound(holders.count() + 1, slot_limit());
+    } else {
+      for (const Segment* s = holders.first(i); s != nullptr; s = s->deeper) ++segments;
+    }
+    bytes += segments * AllocationBytes(sizeof(Segment));
+  }
+  return bytes;
+}
+
+// An upper bound of the memory that one Append of `added` blocks takes.
+size_t PrefixIndex::AppendBytesBound(const Path& path, uint32_t added,
+                                     const PromptKeys* prompt) const {
+  if (added == 0) return 0;
+  size_t bytes = 2 * (AllocationBytes(sizeof(Run)) + table_.InsertBytesBound()) +
+                 3 * AllocationBytes(sizeof(Segment));
+  // Arrays have capacity classes, at most 1/8 apart: growing or dividing an array of n keys costs at
+  // most n/4 on top of the keys that are added.
+  size_t moved = 0;
+  if (!path.steps.empty()) {
+    const PathStep& last = path.steps.back();
+    moved = last.run->length;
+    if (last.blocks < last.run->length) {  // it is divided, and so are its holders
+      const uint32_t holders = last.run->holders.count();
+      bytes += Holders::BytesBound(holders, slot_limit()) +
+               holders * AllocationBytes(sizeof(Segment));
+    }
+  }
+  size_t keys = added + added / 8 + moved / 4 + 16;
+  if (prompt != nullptr && !prompt->complete()) {  // chunk keys, of the whole path if they are new
+    keys += (path.blocks + added + moved) / prompt->chunk_blocks() * 9 / 8 +
+            4 * (path.steps.size() + 2);
+  }
+  return bytes + keys * sizeof(uint64_t) + 256;
+}
+
+// ---- Locator -----------------------------------------------------------------------------------
+
+size_t PrefixIndex::LocatorBytesBound(size_t added) const {
+  return MapGrowthBound(locator_, added);
+}
+
+void PrefixIndex::AddCopy(Slot& slot, uint64_t key) {
+  using Map = decltype(slot.extra_copies);
+  const size_t before = slot.extra_copies.capacity();
+  ++slot.extra_copies[key];
+  meter_.Adjust(MapBytes<Map>(before), MapBytes<Map>(slot.extra_copies.capacity()));
+}
+
+void PrefixIndex::ForgetCopies(Slot& slot) {
+  using Map = decltype(slot.extra_copies);
+  meter_.Adjust(MapBytes<Map>(slot.extra_copies.capacity()), 0);
+  slot.extra_copies = Map();
+}
+
+// Enters, or re-enters after the run has changed, blocks [begin, end) of the run.
+void PrefixIndex::Locate(Run* run, uint32_t begin, uint32_t end) {
+  using Map = decltype(locator_);
+  const size_t before = locator_.capacity();
+  for (uint32_t i = begin; i < end; ++i) locator_[run->keys[i]] = {run, run->start + i};
+  meter_.Adjust(MapBytes<Map>(before), MapBytes<Map>(locator_.capacity()));
+}
+
+void PrefixIndex::Unlocate(Run* run, uint32_t begin, uint32_t end) {
+  using Map = decltype(locator_);
+  const size_t before = locator_.capacity();
+  for (uint32_t i = begin; i < end; ++i) locator_.erase(run->keys[i]);
+  if (locator_.empty()) {
+    locator_ = Map();
+  } else if (locator_.size() < before / 8 && before > 1024) {
+    locator_.rehash(0);
+  }
+  meter_.Adjust(MapBytes<Map>(before), MapBytes<Map>(locator_.capacity()));
+}
+
+}  // namespace prefixrouter

@@ -1,0 +1,248 @@
+// PrefixIndex: which instance holds how many leading blocks of a prompt.
+//
+// It is a path-compressed radix tree over block keys. A *run* is a stretch of consecutive blocks
+// without a branch and keeps their keys in one array. Because keys are chained, each stands for the
+// whole prefix before it: a run is found by one look-up of its first key, and all of it is verified
+// by comparing its last key (or chunk key, see prompt_keys.h); where a prompt leaves a run is found
+// by binary search. Each run knows its *holders*: slot (= instance) -> leading blocks held.
+//
+//     run [0,40) keys[40]  holders: A 40, B 40, C 12        "system prompt"
+//      |-- run [40,700)    holders: A 660                   "conversation 1"
+//      `-- run [40,95)     holders: A 55, B 30              "conversation 2"
+//
+// So a match costs O(runs on the path), not O(blocks), and memory is about one key (8 bytes) a block
+// however many instances hold it.
+//
+// Invariants:
+//  1. For every slot, the match of a prompt is the longest contiguous run of leading blocks that the
+//     slot holds. A block behind a hole never counts, and counts again when the hole is filled.
+//  2. A run has no child or at least two: with one left, it is merged with it. A run without
+//     children ends where its longest holder ends. So the runs are a function of what is held.
+//  3. Predicted residency. Blocks used by one operation share a time; per slot, the least recently
+//     used goes first, and of equally old ones the deepest. As each use covers a prefix, what is
+//     evicted is always a leaf of the slot's tree. A slot never holds more predicted blocks than its
+//     capacity. Blocks of running requests (pinned) are not evicted: what finds no room beside them
+//     is not remembered.
+//  4. Confirmed residency. Blocks that the engine reported stay until it reports their removal. A
+//     block may be stored several times (copies) and is gone with the last one. Holes are possible.
+//  5. Memory stays within the budget: room is made before anything is added, by forgetting the least
+//     recently used blocks of the whole index, in O(forgotten).
+//  6. Removing a slot removes all that it held. There is no cap on the holders of a block.
+//
+// A slot's blocks in a run are kept as *segments*, stretches of one age. They hang in three kinds of
+// lists: per slot, unpinned predicted ones by age (for its capacity), pinned ones, and confirmed
+// ones; and over all slots, all but the pinned by age (for the budget). Within one operation deeper
+// segments are linked first, so list order is (age, depth from the deepest).
+//
+// A run or segment that is divided keeps its identity in the *deeper* part: children keep their
+// parent, and a lease, whose pinned prefix ends where its segment ends, keeps its segment.
+//
+// Not thread-safe: the router's lock is held around every call. Times are nanoseconds and must not
+// step back. May throw std::bad_alloc, then with the index in an undefined state; with the budget
+// below the memory of the machine it does not.
+#ifndef PREFIXROUTER_LIB_INDEX_PREFIX_INDEX_H_
+#define PREFIXROUTER_LIB_INDEX_PREFIX_INDEX_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
+#include "lib/hash/prompt_keys.h"
+#include "lib/index/run.h"
+#include "lib/index/run_table.h"
+#include "lib/index/segment_list.h"
+#include "prefixrouter/span.h"
+
+namespace prefixrouter {
+
+// A run on the way of a prompt, and how many of its blocks are on that way.
+struct PathStep {
+  Run* run;
+  uint32_t blocks;
+};
+
+// Where a prompt leads in the index. Valid until the index changes.
+struct Path {
+  absl::InlinedVector<PathStep, 16> steps;
+  uint32_t blocks = 0;    // leading blocks that any slot holds, or that lead to held ones
+  uint64_t last_key = 0;  // key of the last of them, or the prompt's root key
+};
+
+// The pinned prefix of a running request. Plain data; harmless once its slot is gone.
+struct PinnedPrefix {
+  Segment* segment = nullptr;  // ends where the prefix ends; null when nothing was pinned
+  uint32_t slot = 0;
+  uint64_t epoch = 0;
+};
+
+struct InsertResult {
+  uint32_t held_blocks = 0;  // leading blocks of the prompt that the slot holds now
+  PinnedPrefix pinned;
+};
+
+class PrefixIndex {
+ public:
+  explicit PrefixIndex(size_t budget_bytes);
+  ~PrefixIndex();
+  PrefixIndex(const PrefixIndex&) = delete;
+  PrefixIndex& operator=(const PrefixIndex&) = delete;
+
+  // ---- Slots ----------------------------------------------------------------------------------
+
+  // A slot that holds nothing. ttl_nanos: age at which its predicted blocks are forgotten; 0: never.
+  // REQUIRES: the slot is not in use.
+  void AddSlot(uint32_t slot, uint64_t capacity_blocks, int64_t ttl_nanos = 0);
+  // Forgets all that it held. No effect on an unused slot.
+  void RemoveSlot(uint32_t slot);
+  // Evicts down to a smaller capacity at once.
+  void SetCapacity(uint32_t slot, uint64_t capacity_blocks);
+  // From now on predicted blocks of the slot last for ttl_nanos and are not pinned; pins end.
+  void SetConfirmed(uint32_t slot, int64_t ttl_nanos);
+
+  // One more than the highest slot ever used.
+  uint32_t slot_limit() const { return static_cast<uint32_t>(slots_.size()); }
+  bool HasSlot(uint32_t slot) const { return slot < slots_.size() && slots_[slot].in_use; }
+  uint64_t held_blocks(uint32_t slot) const { return slots_[slot].held_blocks; }
+
+  // ---- Match ----------------------------------------------------------------------------------
+
+  // Fills path, and matched(): for each slot, the leading blocks of the prompt that it holds.
+  // O(runs on the path + their holders), plus one vector pass over the slots.
+  void Match(const PromptKeys& prompt, Path* path);
+  Span<const uint32_t> matched() const { return {matched_.data(), matched_.size()}; }
+
+  // ---- Predicted residency --------------------------------------------------------------------
+
+  // Remembers that `slot` has the prompt cached, as far as its capacity and the budget allow.
+  // `path` and matched() are of Match(prompt), with nothing in between. suffix: keys of all the
+  // blocks behind path.blocks. With pin, the prefix is not evicted until Unpin.
+  // REQUIRES: the slot is in use.
+  InsertResult Insert(uint32_t slot, const PromptKeys& prompt, Path* path,
+                      Span<const uint64_t> suffix, int64_t now_nanos, bool pin);
+  // Ends a pin; the prefix counts as used now.
+  void Unpin(const PinnedPrefix& pinned, int64_t now_nanos);
+
+  // Forgets predicted blocks that are older than their slot's TTL.
+  void Expire(int64_t now_nanos) {
+    if (now_nanos >= next_expiry_nanos_) ExpireSlots(now_nanos);
+  }
+
+  // ---- Confirmed residency --------------------------------------------------------------------
+
+  // The engine has stored the blocks `keys`, the first of which follows `parent_key` (none: it is
+  // the first block of a prompt). False, and nothing is changed, when the parent is not a block that
+  // some slot has stored, or when the budget has no room for them.
+  bool Store(uint32_t slot, std::optional<uint64_t> parent_key, Span<const uint64_t> keys,
+             int64_t now_nanos);
+  // The engine has removed one copy of the block. False when the slot does not hold it.
+  bool Remove(uint32_t slot, uint64_t key);
+  // The engine has removed everything.
+  void Clear(uint32_t slot);
+
+  // ---- Sizes ----------------------------------------------------------------------------------
+
+  size_t bytes() const { return meter_.bytes(); }
+  size_t budget_bytes() const { return budget_bytes_; }
+  size_t run_count() const { return table_.size(); }
+  uint64_t block_count() const { return block_count_; }  // distinct blocks
+  uint64_t total_held_blocks() const { return total_held_blocks_; }
+  uint64_t evicted_blocks() const { return evicted_blocks_; }
+  uint64_t budget_evicted_blocks() const { return budget_evicted_blocks_; }
+  uint64_t not_remembered_blocks() const { return not_remembered_blocks_; }
+
+ private:
+  friend class IndexInspector;  // tests: walks everything and checks the invariants
+
+  struct Slot {
+    bool in_use = false;
+    uint64_t epoch = 0;  // changes when everything it held is forgotten, or its pins end
+    uint64_t capacity_blocks = 0;
+    uint64_t held_blocks = 0;
+    uint64_t predicted_blocks = 0;
+    int64_t ttl_nanos = 0;
+    bool pins_allowed = true;
+    SlotList unpinned;
+    SlotList pinned;
+    SlotList confirmed;
+    // Copies beyond the first of a confirmed block. Rare.
+    absl::flat_hash_map<uint64_t, uint32_t> extra_copies;
+  };
+  struct Location {
+    Run* run;
+    uint32_t depth;
+  };
+
+  // Structure: prefix_index.cc.
+  uint32_t MatchRun(const Run& run, const PromptKeys& prompt) const;
+  void AddMatches(const Run& run, uint32_t blocks);
+  Run* NewRun(Run* parent, uint32_t start, uint64_t first_key);
+  // Makes blocks [0, at) of the run a run of their own, which is returned; `run` keeps the rest.
+  Run* Split(Run* run, uint32_t at);
+  // Joins a run with its only child, whose identity is kept.
+  void MergeWithOnlyChild(Run* run);
+  // Restores invariant 2 after `run` has lost holders. May free it and merge its parent.
+  void Trim(Run* run);
+  void SetLength(Run* run, uint32_t length);
+  // Adds blocks behind the path and extends the path by them. chunk keys come from the prompt, if any.
+  void Append(Path* path, Span<const uint64_t> keys, const PromptKeys* prompt);
+  void LearnChunkKeys(Run* run, const PromptKeys& prompt);
+  size_t PathBytesBound(uint32_t slot, const Path& path) const;
+  size_t AppendBytesBound(const Path& path, uint32_t new_blocks, const PromptKeys* prompt) const;
+  void Locate(Run* run, uint32_t begin, uint32_t end);
+  void Unlocate(Run* run, uint32_t begin, uint32_t end);
+  size_t LocatorBytesBound(size_t added) const;
+  void AddCopy(Slot& slot, uint64_t key);
+  void ForgetCopies(Slot& slot);
+
+  // Residency: residency.cc.
+  SlotList& ListOf(Segment* segment);
+  void Link(Segment* segment);
+  void Unlink(Segment* segment);
+  void Count(const Segment& segment, int64_t blocks);
+  Segment* NewSegment(Run* run, uint32_t slot, uint32_t begin, uint32_t end);
+  // Divides a segment at run position `at`; the new one is the shallower part.
+  Segment* Cut(Segment* segment, uint32_t at);
+  // Joins neighbours of the same kind; takes and returns the holder's first segment.
+  Segment* JoinSegments(Segment* first);
+  void Touch(Run* run, uint32_t slot, uint32_t blocks, uint32_t pin, int64_t now_nanos);
+  void Confirm(Run* run, uint32_t slot, uint32_t begin, uint32_t end, int64_t now_nanos);
+  // Takes blocks [begin, end) of the run from the slot and trims the run.
+  void Drop(Run* run, uint32_t slot, uint32_t begin, uint32_t end);
+  void DropAll(Slot& slot);
+  void EndPins(Slot& slot);
+  // Makes room for `blocks` more predicted blocks; returns for how many there is room, without
+  // touching what the current operation has used.
+  uint64_t MakeRoom(Slot& slot, uint64_t blocks);
+  // Makes room for `bytes` more in the budget by evicting what no operation since has used. False
+  // when that is not enough.
+  bool MakeBytes(size_t bytes);
+  // Evicts until the budget holds.
+  void EnforceBudget();
+  void ExpireSlots(int64_t now_nanos);
+
+  const size_t budget_bytes_;
+  MemoryMeter meter_;
+  RunTable table_;
+  std::vector<Slot> slots_;
+  std::vector<uint32_t> matched_;           // by slot
+  std::vector<uint32_t> position_of_slot_;  // scratch of MergeWithOnlyChild, all 0 in between
+  AllList all_;
+  absl::flat_hash_map<uint64_t, Location> locator_;
+
+  uint64_t operation_ = 0;
+  uint64_t next_epoch_ = 1;
+  int64_t next_expiry_nanos_ = INT64_MAX;
+  uint64_t block_count_ = 0;
+  uint64_t total_held_blocks_ = 0;
+  uint64_t evicted_blocks_ = 0;
+  uint64_t budget_evicted_blocks_ = 0;
+  uint64_t not_remembered_blocks_ = 0;
+};
+
+}  // namespace prefixrouter
+
+#endif  // PREFIXROUTER_LIB_INDEX_PREFIX_INDEX_H_

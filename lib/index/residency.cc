@@ -1,0 +1,401 @@
+// What slots hold: segments, their ages, pins, and eviction. The structure of the runs that they
+// lie in is in prefix_index.cc.
+#include <algorithm>
+
+#include "lib/index/prefix_index.h"
+
+namespace prefixrouter {
+namespace {
+
+// The holder of a slot in a run while its segments are changed: keeps the holder's leading count and
+// the run's number of full holders right, and drops a holder that has nothing left.
+class HolderEdit {
+ public:
+  HolderEdit(Run* run, uint32_t position) : run_(run), position_(position) {
+    first = run->holders.first(position);
+    if (End() == run->length) --run->full_holders;
+  }
+  void Commit(MemoryMeter& meter, uint32_t slot_limit) {
+    if (first == nullptr) {
+      run_->holders.Remove(meter, position_, slot_limit);
+      return;
+    }
+    if (End() == run_->length) ++run_->full_holders;
+    uint32_t held = 0;
+    for (const Segment* s = first; s != nullptr && s->begin == held; s = s->deeper) held = s->end;
+    run_->holders.set_first(position_, first);
+    run_->holders.set_held(position_, held);
+  }
+
+  Segment* first;
+
+ private:
+  uint32_t End() const {
+    uint32_t end = 0;  // no run ends there
+    for (const Segment* s = first; s != nullptr; s = s->deeper) end = s->end;
+    return end;
+  }
+
+  Run* run_;
+  uint32_t position_;
+};
+
+}  // namespace
+
+// ---- Slots -------------------------------------------------------------------------------------
+
+void PrefixIndex::AddSlot(uint32_t slot_number, uint64_t capacity_blocks, int64_t ttl_nanos) {
+  if (slot_number >= slots_.size()) {
+    slots_.resize(slot_number + 1);
+    matched_.resize(slot_number + 1);
+    position_of_slot_.resize(slot_number + 1);
+  }
+  Slot& slot = slots_[slot_number];
+  slot.in_use = true;
+  slot.epoch = next_epoch_++;
+  slot.capacity_blocks = capacity_blocks;
+  slot.ttl_nanos = ttl_nanos;
+}
+
+void PrefixIndex::RemoveSlot(uint32_t slot_number) {
+  if (!HasSlot(slot_number)) return;
+  DropAll(slots_[slot_number]);
+  slots_[slot_number] = Slot();
+}
+
+void PrefixIndex::SetCapacity(uint32_t slot_number, uint64_t capacity_blocks) {
+  ++operation_;
+  slots_[slot_number].capacity_blocks = capacity_blocks;
+  MakeRoom(slots_[slot_number], 0);
+  EnforceBudget();
+}
+
+void PrefixIndex::SetConfirmed(uint32_t slot_number, int64_t ttl_nanos) {
+  ++operation_;
+  Slot& slot = slots_[slot_number];
+  EndPins(slot);
+  slot.pins_allowed = false;
+  slot.ttl_nanos = ttl_nanos;
+  next_expiry_nanos_ = INT64_MIN;  // to be found anew
+}
+
+void PrefixIndex::Clear(uint32_t slot_number) {
+  if (!HasSlot(slot_number)) return;
+  DropAll(slots_[slot_number]);
+  slots_[slot_number].epoch = next_epoch_++;
+}
+
+void PrefixIndex::DropAll(Slot& slot) {
+  ++operation_;
+  for (SlotList* list : {&slot.unpinned, &slot.pinned, &slot.confirmed}) {
+    while (Segment* segment = list->oldest()) {
+      Drop(segment->run, segment->slot, segment->begin, segment->end);
+    }
+  }
+  ForgetCopies(slot);
+  EnforceBudget();  // merged runs may take a larger array
+}
+
+void PrefixIndex::EndPins(Slot& slot) {
+  while (Segment* segment = slot.pinned.oldest()) {
+    Unlink(segment);
+    segment->pins = 0;
+    Link(segment);
+  }
+  slot.epoch = next_epoch_++;
+}
+
+// ---- Segments ----------------------------------------------------------------------------------
+
+SlotList& PrefixIndex::ListOf(Segment* segment) {
+  Slot& slot = slots_[segment->slot];
+  if (segment->confirmed) return slot.confirmed;
+  return segment->pins != 0 ? slot.pinned : slot.unpinned;
+}
+
+void PrefixIndex::Link(Segment* segment) {
+  ListOf(segment).PushNewest(segment);
+  if (segment->pins != 0) return;
+  all_.PushNewest(segment);
+  const int64_t ttl_nanos = slots_[segment->slot].ttl_nanos;
+  if (ttl_nanos != 0 && !segment->confirmed) {
+    next_expiry_nanos_ = std::min(next_expiry_nanos_, segment->last_used_nanos + ttl_nanos);
+  }
+}
+
+void PrefixIndex::Unlink(Segment* segment) {
+  ListOf(segment).Remove(segment);
+  if (segment->pins == 0) all_.Remove(segment);
+}
+
+// Held blocks that come (positive) or go.
+void PrefixIndex::Count(const Segment& segment, int64_t blocks) {
+  Slot& slot = slots_[segment.slot];
+  slot.held_blocks += static_cast<uint64_t>(blocks);
+  total_held_blocks_ += static_cast<uint64_t>(blocks);
+  if (!segment.confirmed) slot.predicted_blocks += static_cast<uint64_t>(blocks);
+}
+
+// Not linked yet: `operation` is 0 until it is.
+Segment* PrefixIndex::NewSegment(Run* run, uint32_t slot, uint32_t begin, uint32_t end) {
+  Segment* segment = new (meter_.Allocate(sizeof(Segment))) Segment();
+  segment->run = run;
+  segment->slot = slot;
+  segment->begin = begin;
+  segment->end = end;
+  return segment;
+}
+
+Segment* PrefixIndex::Cut(Segment* segment, uint32_t at) {
+  Segment* upper = NewSegment(segment->run, segment->slot, segment->begin, at);
+  upper->last_used_nanos = segment->last_used_nanos;
+  upper->operation = segment->operation;
+  upper->pins = segment->pins;
+  upper->confirmed = segment->confirmed;
+  upper->deeper = segment;
+  segment->begin = at;
+  // Of equal age, the deeper part goes first.
+  ListOf(segment).InsertAfter(segment, upper);
+  if (segment->pins == 0) all_.InsertAfter(segment, upper);
+  return upper;
+}
+
+Segment* PrefixIndex::JoinSegments(Segment* first) {
+  Segment** link = &first;
+  while (*link != nullptr && (*link)->deeper != nullptr) {
+    Segment* upper = *link;
+    Segment* lower = upper->deeper;
+    if (upper->end == lower->begin && upper->SameKind(*lower)) {
+      lower->begin = upper->begin;
+      Unlink(upper);
+      meter_.Free(upper, sizeof(Segment));
+      *link = lower;
+    } else {
+      link = &upper->deeper;
+    }
+  }
+  return first;
+}
+
+// The slot uses blocks [0, blocks) of the run, whose ancestors it holds: what it did not hold becomes
+// predicted. With pin 1 they are pinned once more.
+void PrefixIndex::Touch(Run* run, uint32_t slot, uint32_t blocks, uint32_t pin,
+                        int64_t now_nanos) {
+  uint32_t position = run->holders.Find(slot);
+  if (position == Holders::kNone) position = run->holders.Add(meter_, slot, slot_limit());
+  HolderEdit edit(run, position);
+
+  absl::InlinedVector<Segment*, 4> used;
+  uint32_t at = 0;
+  for (Segment** link = &edit.first; at < blocks; link = &(*link)->deeper) {
+    Segment* segment = *link;
+    if (segment == nullptr || segment->begin > at) {  // a gap
+      const uint32_t end = segment == nullptr ? blocks : std::min(segment->begin, blocks);
+      Segment* before = used.empty() ? nullptr : used.back();
+      if (before != nullptr && before->pins == 0 && !before->confirmed) {
+        Count(*before, end - at);
+        before->end = at = end;
+        link = &edit.first;
+        while (*link != before) link = &(*link)->deeper;
+        continue;
+      }
+      Segment* added = NewSegment(run, slot, at, end);
+      Count(*added, end - at);
+      added->deeper = segment;
+      *link = segment = added;
+    } else if (segment->end > blocks) {
+      *link = segment = Cut(segment, blocks);
+    }
+    used.push_back(segment);
+    at = segment->end;
+  }
+  for (size_t i = used.size(); i-- > 0;) {
+    Segment* segment = used[i];
+    if (segment->operation != 0) Unlink(segment);
+    if (!segment->confirmed) segment->pins = (segment->pins + pin) & 0x7fffffffu;
+    segment->operation = operation_;
+    segment->last_used_nanos = now_nanos;
+    Link(segment);
+  }
+  if (used.size() > 1) edit.first = JoinSegments(edit.first);
+  edit.Commit(meter_, slot_limit());
+}
+
+void PrefixIndex::Unpin(const PinnedPrefix& pinned, int64_t now_nanos) {
+  if (pinned.segment == nullptr || !HasSlot(pinned.slot) ||
+      slots_[pinned.slot].epoch != pinned.epoch) {
+    return;
+  }
+  ++operation_;
+  Run* run = pinned.segment->run;
+  uint32_t end = pinned.segment->end;
+  while (run != nullptr) {
+    HolderEdit edit(run, run->holders.Find(pinned.slot));
+    absl::InlinedVector<Segment*, 4> used;
+    for (Segment* s = edit.first; s != nullptr && s->end <= end; s = s->deeper) used.push_back(s);
+    for (size_t i = used.size(); i-- > 0;) {
+      Unlink(used[i]);
+      --used[i]->pins;
+      used[i]->operation = operation_;
+      used[i]->last_used_nanos = now_nanos;
+      Link(used[i]);
+    }
+    if (used.size() > 1) edit.first = JoinSegments(edit.first);
+    edit.Commit(meter_, slot_limit());
+    run = run->parent;
+    if (run != nullptr) end = run->length;
+  }
+}
+
+// Blocks [begin, end) of the run are stored on the slot; those that were stored already get a copy.
+void PrefixIndex::Confirm(Run* run, uint32_t slot_number, uint32_t begin, uint32_t end,
+                          int64_t now_nanos) {
+  Slot& slot = slots_[slot_number];
+  uint32_t position = run->holders.Find(slot_number);
+  if (position == Holders::kNone) position = run->holders.Add(meter_, slot_number, slot_limit());
+  HolderEdit edit(run, position);
+
+  absl::InlinedVector<Segment*, 4> used;
+  uint32_t at = begin;
+  Segment** link = &edit.first;
+  while (at < end) {
+    Segment* segment = *link;
+    if (segment != nullptr && segment->end <= at) {
+      link = &segment->deeper;
+      continue;
+    }
+    if (segment != nullptr && segment->begin < at) {
+      *link = Cut(segment, at);
+      link = &(*link)->deeper;
+      continue;
+    }
+    if (segment == nullptr || segment->begin > at) {
+      const uint32_t gap_end = segment == nullptr ? end : std::min(segment->begin, end);
+      if (!used.empty()) {  // all of them will be of one kind
+        Count(*used.back(), gap_end - at);
+        used.back()->end = at = gap_end;
+        continue;
+      }
+      Segment* added = NewSegment(run, slot_number, at, gap_end);
+      added->confirmed = 1;
+      Count(*added, gap_end - at);
+      added->deeper = segment;
+      *link = segment = added;
+    } else {
+      if (segment->end > end) *link = segment = Cut(segment, end);
+      if (segment->confirmed) {
+        for (uint32_t i = segment->begin; i < segment->end; ++i) AddCopy(slot, run->keys[i]);
+        Unlink(segment);
+      } else {
+        Count(*segment, -int64_t{segment->size()});
+        Unlink(segment);
+        segment->confirmed = 1;
+        Count(*segment, segment->size());
+      }
+      segment->operation = 0;
+    }
+    used.push_back(segment);
+    at = segment->end;
+    link = &segment->deeper;
+  }
+  for (size_t i = used.size(); i-- > 0;) {
+    used[i]->operation = operation_;
+    used[i]->last_used_nanos = now_nanos;
+    Link(used[i]);
+  }
+  edit.first = JoinSegments(edit.first);
+  edit.Commit(meter_, slot_limit());
+}
+
+void PrefixIndex::Drop(Run* run, uint32_t slot_number, uint32_t begin, uint32_t end) {
+  HolderEdit edit(run, run->holders.Find(slot_number));
+  Slot& slot = slots_[slot_number];
+  Segment** link = &edit.first;
+  while (*link != nullptr && (*link)->begin < end) {
+    Segment* segment = *link;
+    if (segment->end <= begin) {
+      link = &segment->deeper;
+      continue;
+    }
+    if (segment->begin < begin && segment->end > end) {
+      *link = Cut(segment, begin);
+      link = &(*link)->deeper;
+      continue;
+    }
+    const uint32_t first = std::max(segment->begin, begin);
+    const uint32_t last = std::min(segment->end, end);
+    if (segment->confirmed && !slot.extra_copies.empty()) {
+      for (uint32_t i = first; i < last; ++i) slot.extra_copies.erase(run->keys[i]);
+    }
+    Count(*segment, -int64_t{last - first});
+    if (first == segment->begin && last == segment->end) {
+      *link = segment->deeper;
+      Unlink(segment);
+      meter_.Free(segment, sizeof(Segment));
+      continue;
+    }
+    if (first == segment->begin) {
+      segment->begin = last;
+    } else {
+      segment->end = first;
+    }
+    link = &segment->deeper;
+  }
+  edit.Commit(meter_, slot_limit());
+  Trim(run);
+}
+
+// ---- Eviction ----------------------------------------------------------------------------------
+
+uint64_t PrefixIndex::MakeRoom(Slot& slot, uint64_t blocks) {
+  while (slot.predicted_blocks + blocks > slot.capacity_blocks) {
+    Segment* oldest = slot.unpinned.oldest();
+    if (oldest == nullptr || oldest->operation == operation_) break;
+    const uint32_t count = static_cast<uint32_t>(std::min<uint64_t>(
+        oldest->size(), slot.predicted_blocks + blocks - slot.capacity_blocks));
+    evicted_blocks_ += count;
+    Drop(oldest->run, oldest->slot, oldest->end - count, oldest->end);
+  }
+  if (slot.predicted_blocks >= slot.capacity_blocks) return 0;
+  return std::min(blocks, slot.capacity_blocks - slot.predicted_blocks);
+}
+
+bool PrefixIndex::MakeBytes(size_t bytes) {
+  while (meter_.bytes() + bytes > budget_bytes_) {
+    Segment* oldest = all_.oldest();
+    if (oldest == nullptr || oldest->operation == operation_) return false;
+    // Shared blocks free no memory until their last holder is gone, so a step has a least size.
+    const size_t excess = meter_.bytes() + bytes - budget_bytes_;
+    const uint32_t count = static_cast<uint32_t>(
+        std::min<size_t>(oldest->size(), std::max<size_t>(16, excess / sizeof(uint64_t))));
+    budget_evicted_blocks_ += count;
+    Drop(oldest->run, oldest->slot, oldest->end - count, oldest->end);
+  }
+  return true;
+}
+
+void PrefixIndex::EnforceBudget() {
+  if (meter_.bytes() <= budget_bytes_) return;
+  ++operation_;  // nothing is protected any more
+  MakeBytes(0);
+}
+
+void PrefixIndex::ExpireSlots(int64_t now_nanos) {
+  ++operation_;
+  next_expiry_nanos_ = INT64_MAX;
+  for (Slot& slot : slots_) {
+    if (slot.ttl_nanos == 0) continue;
+    while (Segment* oldest = slot.unpinned.oldest()) {
+      const int64_t expiry_nanos = oldest->last_used_nanos + slot.ttl_nanos;
+      if (expiry_nanos > now_nanos) {
+        next_expiry_nanos_ = std::min(next_expiry_nanos_, expiry_nanos);
+        break;
+      }
+      evicted_blocks_ += oldest->size();
+      Drop(oldest->run, oldest->slot, oldest->begin, oldest->end);
+    }
+  }
+  EnforceBudget();
+}
+
+}  // namespace prefixrouter

@@ -1,0 +1,216 @@
+// Run, Holders and Segment: the parts that the prefix index is made of. How they fit together, and
+// the invariants between them, stand in prefix_index.h.
+//
+//   Run        a stretch of consecutive blocks without a branch: its keys in one array
+//   Holders    of a run: which instances (slots) hold how many of its leading blocks
+//   Segment    of a holder: blocks [begin, end) of the run that were used at the same time
+//
+// All three live in memory that a MemoryMeter counts, to the byte that the allocator takes.
+#ifndef PREFIXROUTER_LIB_INDEX_RUN_H_
+#define PREFIXROUTER_LIB_INDEX_RUN_H_
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+namespace prefixrouter {
+
+struct Run;
+struct Segment;
+
+// What an allocation costs: a header of 8 bytes, rounded to 16, at least 32 (glibc's malloc; others
+// differ by less than their own size classes).
+inline constexpr size_t AllocationBytes(size_t size) {
+  return size == 0 ? 0 : std::max<size_t>(32, (size + 8 + 15) & ~size_t{15});
+}
+
+// malloc with a running total. Throws std::bad_alloc like operator new.
+class MemoryMeter {
+ public:
+  size_t bytes() const { return bytes_; }
+
+  void* Allocate(size_t size) { return Reallocate(nullptr, 0, size); }
+  void Free(void* memory, size_t size) {
+    std::free(memory);
+    bytes_ -= AllocationBytes(size);
+  }
+  // Like realloc; new_size 0 frees.
+  void* Reallocate(void* memory, size_t old_size, size_t new_size) {
+    if (new_size == 0) {
+      Free(memory, old_size);
+      return nullptr;
+    }
+    void* moved = std::realloc(memory, new_size);
+    if (moved == nullptr) throw std::bad_alloc();
+    bytes_ += AllocationBytes(new_size) - AllocationBytes(old_size);
+    return moved;
+  }
+  // For memory that others allocate on the index's behalf.
+  void Adjust(size_t old_bytes, size_t new_bytes) { bytes_ += new_bytes - old_bytes; }
+
+ private:
+  size_t bytes_ = 0;
+};
+
+// Elements to allocate for `count`: at most 1/8 more, so that a run that grows by a few blocks a
+// time is moved rarely. A function of the count alone: after any history the memory is that of a
+// fresh build.
+inline constexpr uint32_t ArrayCapacity(uint32_t count) {
+  if (count <= 2) return count;
+  const int width = std::bit_width(count - 1);
+  const uint32_t step = width <= 4 ? 2 : uint32_t{1} << (width - 4);
+  return (count + step - 1) / step * step;
+}
+
+// An array of keys whose length its owner knows.
+class KeyArray {
+ public:
+  uint64_t* data() const { return data_; }
+  uint64_t operator[](uint32_t i) const { return data_[i]; }
+
+  void Resize(MemoryMeter& meter, uint32_t old_size, uint32_t new_size);
+  // Drops the first `count` keys. REQUIRES: count <= size.
+  void DropFront(MemoryMeter& meter, uint32_t size, uint32_t count);
+  static size_t Bytes(uint32_t size) {
+    return AllocationBytes(ArrayCapacity(size) * sizeof(uint64_t));
+  }
+
+ private:
+  uint64_t* data_ = nullptr;
+};
+
+// Blocks [begin, end) of `run` that instance `slot` holds and that were last used together. The
+// segments of one holder do not overlap; between them, or before the first, there may be holes.
+struct Segment {
+  Run* run;
+  Segment* deeper;  // next segment of the same holder, at a higher begin; or null
+  // Neighbours in one list of the slot (least recently used, pinned or confirmed) and in the list of
+  // the whole index. Least recently used first.
+  Segment* slot_previous;
+  Segment* slot_next;
+  Segment* all_previous;
+  Segment* all_next;
+  int64_t last_used_nanos;
+  uint64_t operation;  // number of the operation that used it last
+  uint32_t slot;
+  uint32_t begin;
+  uint32_t end;
+  uint32_t pins : 31;      // running requests whose prompt covers it
+  uint32_t confirmed : 1;  // the engine said so; else predicted
+
+  uint32_t size() const { return end - begin; }
+  // They can be one segment when they touch each other.
+  bool SameKind(const Segment& other) const {
+    return operation == other.operation && pins == other.pins && confirmed == other.confirmed;
+  }
+};
+
+// The instances that hold blocks of a run. Three forms, by number:
+//   one      in place, no allocation
+//   sparse   arrays of (slot, held, first segment), unordered, found by a scan
+//   dense    when a quarter of a large fleet holds it: the same arrays indexed by slot, found at
+//            once and matched by vector instructions; an absent slot has no segment and held 0
+class Holders {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr uint32_t kDenseMinimum = 64;
+
+  uint32_t count() const { return count_; }
+  bool dense() const { return dense_; }
+  // Positions are 0 to limit() - 1; in the dense form some are empty (first() is null).
+  uint32_t limit() const { return dense_ ? capacity_ : count_; }
+
+  uint32_t slot(uint32_t i) const { return dense_ ? i : slots()[i]; }
+  // Leading blocks of the run held without a hole.
+  uint32_t held(uint32_t i) const { return helds()[i]; }
+  Segment* first(uint32_t i) const { return firsts()[i]; }
+  void set_held(uint32_t i, uint32_t held) { helds()[i] = held; }
+  void set_first(uint32_t i, Segment* first) { firsts()[i] = first; }
+
+  const uint32_t* slots() const { return capacity_ == 0 ? &one_.slot : many_.slots; }
+  const uint32_t* helds() const { return capacity_ == 0 ? &one_.held : many_.helds; }
+
+  // Position of the slot, or kNone.
+  uint32_t Find(uint32_t slot) const {
+    if (dense_) return slot < capacity_ && many_.firsts[slot] != nullptr ? slot : kNone;
+    const uint32_t* slots = this->slots();
+    for (uint32_t i = 0; i < count_; ++i) {
+      if (slots[i] == slot) return i;
+    }
+    return kNone;
+  }
+  // Adds a slot that is not there, with no segment yet: set_first must follow. Returns its position.
+  // slot_limit: number of slots of the index.
+  uint32_t Add(MemoryMeter& meter, uint32_t slot, uint32_t slot_limit);
+  // Removes the slot at position i; others may change their position.
+  void Remove(MemoryMeter& meter, uint32_t i, uint32_t slot_limit);
+  // Removes every holder whose first segment was set to null.
+  void RemoveEmpty(MemoryMeter& meter, uint32_t slot_limit);
+  void Free(MemoryMeter& meter);
+
+  // Upper bound of the memory of `count` holders among `slot_limit` slots.
+  static size_t BytesBound(uint32_t count, uint32_t slot_limit);
+
+ private:
+  struct One {
+    uint32_t slot;
+    uint32_t held;
+    Segment* first;
+  };
+  struct Many {
+    Segment** firsts;  // start of the allocation
+    uint32_t* helds;
+    uint32_t* slots;  // null when dense
+  };
+
+  uint32_t* helds() { return capacity_ == 0 ? &one_.held : many_.helds; }
+  Segment** firsts() { return capacity_ == 0 ? &one_.first : many_.firsts; }
+  Segment* const* firsts() const { return capacity_ == 0 ? &one_.first : many_.firsts; }
+
+  static size_t Size(uint32_t capacity, bool dense) {
+    return size_t{capacity} * (sizeof(Segment*) + sizeof(uint32_t) * (dense ? 1 : 2));
+  }
+  // Moves to another form or size, leaving empty positions out. capacity 0: in place.
+  void Rebuild(MemoryMeter& meter, uint32_t capacity, bool dense);
+  // Moves to the form for a smaller number of holders.
+  void Shrink(MemoryMeter& meter, uint32_t slot_limit);
+
+  uint32_t count_ = 0;
+  uint32_t capacity_ : 31 = 0;  // 0: in place
+  uint32_t dense_ : 1 = 0;
+  union {
+    One one_ = {0, 0, nullptr};
+    Many many_;
+  };
+};
+
+struct Run {
+  uint64_t first_key;  // keys[0], here so that a look-up reads one cache line
+  Run* hash_next;      // in the chain of its hash bucket
+  Run* parent;         // null for a run at depth 0
+  uint32_t start;      // depth of its first block
+  uint32_t length;     // blocks, >= 1
+  KeyArray keys;       // `length` of them
+  // Keys of the chunks that end inside the run: chunk c is the c-th stretch of chunk_blocks blocks
+  // from depth 0. chunk_blocks is 0 when chunk keys are not known.
+  KeyArray chunk_keys;
+  uint32_t chunk_blocks;
+  uint32_t child_count;
+  uintptr_t children;     // XOR of the addresses of its children: with one left, that one
+  uint32_t full_holders;  // holders of its last block
+  uint32_t located;       // 1: every block is in the index's locator
+  Holders holders;
+
+  uint32_t end() const { return start + length; }
+  // Chunks that end inside the first `blocks` blocks of the run.
+  uint32_t ChunkCount(uint32_t blocks) const {
+    return chunk_blocks == 0 ? 0 : (start + blocks) / chunk_blocks - start / chunk_blocks;
+  }
+};
+
+}  // namespace prefixrouter
+
+#endif  // PREFIXROUTER_LIB_INDEX_RUN_H_

@@ -1,0 +1,88 @@
+#include "lib/index/run_table.h"
+
+#include <cstring>
+
+namespace prefixrouter {
+
+RunTable::RunTable(MemoryMeter* meter) : meter_(meter) {
+  ResizeDirectory(1);
+  bucket_count_ = kPageBuckets;
+  level_mask_ = kPageBuckets - 1;
+}
+
+RunTable::~RunTable() { ResizeDirectory(0); }
+
+void RunTable::ResizeDirectory(size_t pages) {
+  while (page_count_ > pages) {
+    meter_->Free(pages_[--page_count_], kPageBuckets * sizeof(Run*));
+  }
+  const size_t capacity = ArrayCapacity(static_cast<uint32_t>(pages));
+  if (capacity != directory_capacity_) {
+    pages_ = static_cast<Run***>(meter_->Reallocate(pages_, directory_capacity_ * sizeof(Run**),
+                                                    capacity * sizeof(Run**)));
+    directory_capacity_ = capacity;
+  }
+  while (page_count_ < pages) {
+    void* page = meter_->Allocate(kPageBuckets * sizeof(Run*));
+    std::memset(page, 0, kPageBuckets * sizeof(Run*));
+    pages_[page_count_++] = static_cast<Run**>(page);
+  }
+}
+
+size_t RunTable::InsertBytesBound() const {
+  return AllocationBytes(kPageBuckets * sizeof(Run*)) +
+         AllocationBytes(
+             ArrayCapacity(static_cast<uint32_t>(page_count_ + 1)) * sizeof(Run**));
+}
+
+void RunTable::Insert(Run* run) {
+  if (size_ >= bucket_count_) Grow();
+  ++size_;
+  Run** bucket = Bucket(Index(run->first_key));
+  run->hash_next = *bucket;
+  *bucket = run;
+}
+
+void RunTable::Erase(Run* run) {
+  Run** link = Bucket(Index(run->first_key));
+  while (*link != run) link = &(*link)->hash_next;
+  *link = run->hash_next;
+  run->hash_next = nullptr;
+  --size_;
+  if (size_ < bucket_count_ && bucket_count_ > kPageBuckets) Shrink();
+}
+
+void RunTable::Grow() {
+  const size_t added = bucket_count_;
+  if (added / kPageBuckets >= page_count_) ResizeDirectory(page_count_ + 1);
+  if (added > level_mask_ * 2 + 1) level_mask_ = level_mask_ * 2 + 1;
+  ++bucket_count_;
+  // Its runs are those of its lower half that hash to it now.
+  Run** from = Bucket(added & level_mask_);
+  Run** to = Bucket(added);
+  while (*from != nullptr) {
+    Run* run = *from;
+    if (Index(run->first_key) == added) {
+      *from = run->hash_next;
+      run->hash_next = *to;
+      *to = run;
+    } else {
+      from = &run->hash_next;
+    }
+  }
+}
+
+void RunTable::Shrink() {
+  const size_t removed = bucket_count_ - 1;
+  Run** from = Bucket(removed);
+  Run* chain = *from;
+  *from = nullptr;
+  --bucket_count_;
+  Run** end = Bucket(removed & level_mask_);
+  while (*end != nullptr) end = &(*end)->hash_next;
+  *end = chain;
+  if (bucket_count_ == level_mask_ + 1 && level_mask_ + 1 > kPageBuckets) level_mask_ /= 2;
+  if (bucket_count_ % kPageBuckets == 0) ResizeDirectory(bucket_count_ / kPageBuckets);
+}
+
+}  // namespace prefixrouter

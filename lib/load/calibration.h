@@ -1,0 +1,56 @@
+// Calibration: what finished requests teach about an instance.
+//
+// PrefillRate: tokens a second. An engine prefills one prompt after another (or several in one step,
+// which adds up to the same), so between two first tokens it has prefilled the later prompt:
+//
+//     sample = (uncached tokens of the prompt,
+//               its first token - the later of its start and the instance's previous first token)
+//
+// The rate is the ratio of the two sums, both decaying by a tenth a sample, so that about the last
+// ten prompts count, long ones more. The configured or default rate enters as half a second of work.
+//
+// CapacityScale: true capacity / configured capacity. When the engine finds less of a prompt cached
+// than predicted, the router believes in blocks that are evicted already; when it finds more, the
+// router has forgotten blocks too early. Each report moves the scale by up to 5 % one way or the
+// other, so that it settles where both are equally frequent.
+#ifndef PREFIXROUTER_LIB_LOAD_CALIBRATION_H_
+#define PREFIXROUTER_LIB_LOAD_CALIBRATION_H_
+
+#include <cstdint>
+
+namespace prefixrouter {
+
+class PrefillRate {
+ public:
+  // prior: tokens a second, > 0.
+  explicit PrefillRate(double prior_tokens_per_s);
+
+  void AddFirstToken(double uncached_tokens, int64_t started_nanos, int64_t first_token_nanos);
+  double tokens_per_s() const { return tokens_ / seconds_; }
+  // At least kEnough samples: it no longer is what was configured.
+  bool learned() const { return samples_ >= kEnough; }
+
+ private:
+  static constexpr uint32_t kEnough = 8;
+
+  double tokens_;
+  double seconds_;
+  uint32_t samples_ = 0;
+  int64_t previous_first_token_nanos_ = INT64_MIN;
+};
+
+class CapacityScale {
+ public:
+  // Tokens of one prompt. index_full: the instance's predicted blocks fill its capacity, without
+  // which finding more than predicted says nothing about it. True if the scale has changed.
+  bool AddReport(double prompt_tokens, double predicted_cached_tokens, double reported_cached_tokens,
+                 bool index_full);
+  double scale() const { return scale_; }
+
+ private:
+  double scale_ = 1;
+};
+
+}  // namespace prefixrouter
+
+#endif  // PREFIXROUTER_LIB_LOAD_CALIBRATION_H_

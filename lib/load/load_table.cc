@@ -1,0 +1,293 @@
+#include "lib/load/load_table.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lib/base/vector.h"
+
+namespace prefixrouter {
+namespace {
+
+constexpr int64_t kFluidStepNanos = 1'000'000;
+constexpr int64_t kFadeSteps = 256;
+// Uncached tokens of a typical request, until requests have shown it.
+constexpr double kTypicalUncachedTokens = 1000;
+constexpr double kMeanDecay = 0.95;
+
+}  // namespace
+
+LoadTable::LoadTable(const RouterOptions& options)
+    : default_rate_(options.default_prefill_tokens_per_s),
+      calibrate_(options.calibrate),
+      report_max_age_nanos_(static_cast<int64_t>(options.report_max_age_s * 1e9)),
+      mean_uncached_tokens_(kTypicalUncachedTokens) {}
+
+// ---- Instances ---------------------------------------------------------------------------------
+
+void LoadTable::Add(InstanceId id, const InstanceOptions& options) {
+  const uint32_t slot = id.slot();
+  if (slot >= instances_.size()) {
+    const size_t size = slot + 1;
+    instances_.resize(size);
+    ids_.resize(size);
+    eligible_.resize(size);
+    penalty_.resize(size, INFINITY);
+    for (std::vector<float>* array :
+         {&pending_, &lease_pending_, &fluid_, &external_pending_, &external_requests_, &requests_,
+          &kv_tokens_, &kv_usage_}) {
+      array->resize(size, 0);
+    }
+    tokens_per_s_.resize(size, 1);
+    weight_.resize(size, 1);
+  }
+  Instance& instance = instances_[slot];
+  instance = Instance();
+  instance.options = options;
+  const double rate =
+      options.prefill_tokens_per_s > 0 ? options.prefill_tokens_per_s : default_rate_;
+  instance.rate = PrefillRate(rate);
+  ids_[slot] = id;
+  weight_[slot] = static_cast<float>(options.weight);
+  ++live_count_;
+  UpdateRate(slot);
+  UpdateState(slot);
+}
+
+void LoadTable::Remove(InstanceId id) {
+  const uint32_t slot = id.slot();
+  requests_waiting_ -= instances_[slot].requests_waiting;
+  external_waiting_ -= instances_[slot].faded_waiting;
+  instances_[slot] = Instance();
+  fluid_total_ -= fluid_[slot];
+  for (std::vector<float>* array : {&pending_, &lease_pending_, &fluid_, &external_pending_,
+                                    &external_requests_, &requests_, &kv_tokens_, &kv_usage_}) {
+    (*array)[slot] = 0;
+  }
+  ids_[slot] = InstanceId();
+  --live_count_;
+  UpdateState(slot);
+}
+
+void LoadTable::SetState(InstanceId id, InstanceState state, int64_t until_nanos) {
+  Instance& instance = instances_[id.slot()];
+  instance.state = state;
+  instance.state_until_nanos = state == InstanceState::kReady ? INT64_MAX : until_nanos;
+  next_state_end_nanos_ = std::min(next_state_end_nanos_, instance.state_until_nanos);
+  UpdateState(id.slot());
+}
+
+void LoadTable::UpdateState(uint32_t slot) {
+  const bool ready = ids_[slot].valid() && instances_[slot].state == InstanceState::kReady;
+  ready_count_ += static_cast<uint32_t>(ready) - eligible_[slot];
+  eligible_[slot] = ready ? 1 : 0;
+  penalty_[slot] = ready ? 0 : INFINITY;
+}
+
+void LoadTable::Report(InstanceId id, const EngineLoad& load, int64_t now_nanos) {
+  Instance& instance = instances_[id.slot()];
+  const double running = static_cast<double>(std::max<int64_t>(load.running_requests, 0));
+  const double waiting = static_cast<double>(std::max<int64_t>(load.waiting_requests, 0));
+  instance.reported = any_report_ = true;
+  instance.external_requests =
+      std::max(running + waiting - static_cast<double>(instance.requests_in_flight), 0.0);
+  instance.external_waiting =
+      std::max(waiting - static_cast<double>(instance.requests_waiting), 0.0);
+  instance.reported_kv_usage = std::max(load.kv_usage, 0.0);
+  instance.report_nanos = now_nanos - static_cast<int64_t>(std::min(load.age_s, 1e9) * 1e9);
+  FadeReport(id.slot(), now_nanos);
+}
+
+// ---- Work --------------------------------------------------------------------------------------
+
+void LoadTable::Reserve(const LeaseRecord& lease) {
+  const uint32_t slot = lease.instance.slot();
+  Instance& instance = instances_[slot];
+  ++instance.requests_in_flight;
+  ++instance.requests_waiting;
+  ++requests_waiting_;
+  instance.pending_tokens += static_cast<int64_t>(lease.uncached_tokens());
+  instance.kv_tokens += static_cast<int64_t>(lease.kv_tokens);
+  UpdateRequests(slot);
+  UpdatePending(slot);
+}
+
+void LoadTable::FirstToken(const LeaseRecord& lease, int64_t now_nanos) {
+  const uint32_t slot = lease.instance.slot();
+  Instance& instance = instances_[slot];
+  --instance.requests_waiting;
+  --requests_waiting_;
+  instance.pending_tokens -= static_cast<int64_t>(lease.uncached_tokens());
+  UpdatePending(slot);
+  if (calibrate_) {
+    instance.rate.AddFirstToken(static_cast<double>(lease.uncached_tokens()), lease.started_nanos,
+                                now_nanos);
+    UpdateRate(slot);
+  }
+}
+
+void LoadTable::Release(const LeaseRecord& lease) {
+  const uint32_t slot = lease.instance.slot();
+  Instance& instance = instances_[slot];
+  --instance.requests_in_flight;
+  instance.kv_tokens -= static_cast<int64_t>(lease.kv_tokens);
+  if (!lease.first_token) {
+    --instance.requests_waiting;
+    --requests_waiting_;
+    instance.pending_tokens -= static_cast<int64_t>(lease.uncached_tokens());
+    UpdatePending(slot);
+  }
+  UpdateRequests(slot);
+}
+
+bool LoadTable::LearnCapacity(const LeaseRecord& lease, uint64_t reported_cached_tokens,
+                              bool index_full) {
+  return calibrate_ && instances_[lease.instance.slot()].capacity.AddReport(
+                           static_cast<double>(lease.prompt_tokens),
+                           static_cast<double>(lease.cached_tokens),
+                           static_cast<double>(reported_cached_tokens), index_full);
+}
+
+uint64_t LoadTable::CapacityBlocks(InstanceId id) const {
+  const Instance& instance = instances_[id.slot()];
+  const double blocks = instance.options.capacity_blocks * instance.capacity.scale();
+  return std::max<uint64_t>(1, static_cast<uint64_t>(std::llround(blocks)));
+}
+
+void LoadTable::AddFluid(InstanceId id, uint64_t uncached_tokens) {
+  fluid_[id.slot()] += static_cast<float>(uncached_tokens);
+  fluid_total_ += static_cast<double>(uncached_tokens);
+  UpdatePending(id.slot());
+}
+
+void LoadTable::CountRequest(InstanceId id, uint64_t prompt_tokens, uint64_t cached_tokens) {
+  Instance& instance = instances_[id.slot()];
+  ++instance.requests;
+  instance.prompt_tokens += prompt_tokens;
+  instance.cached_tokens += cached_tokens;
+  mean_uncached_tokens_ = kMeanDecay * mean_uncached_tokens_ +
+                          (1 - kMeanDecay) * static_cast<double>(prompt_tokens - cached_tokens);
+}
+
+void LoadTable::UpdateRequests(uint32_t slot) {
+  const Instance& instance = instances_[slot];
+  requests_[slot] = static_cast<float>(instance.requests_in_flight) + external_requests_[slot];
+  kv_tokens_[slot] = static_cast<float>(instance.kv_tokens);
+}
+
+void LoadTable::UpdatePending(uint32_t slot) {
+  lease_pending_[slot] = static_cast<float>(instances_[slot].pending_tokens);
+  pending_[slot] = lease_pending_[slot] + fluid_[slot] + external_pending_[slot];
+}
+
+void LoadTable::UpdateRate(uint32_t slot) {
+  tokens_per_s_[slot] = static_cast<float>(instances_[slot].rate.tokens_per_s());
+}
+
+// ---- Time --------------------------------------------------------------------------------------
+
+void LoadTable::Refresh(int64_t now_nanos) {
+  if (now_nanos >= next_state_end_nanos_) {
+    next_state_end_nanos_ = INT64_MAX;
+    for (uint32_t slot = 0; slot < instances_.size(); ++slot) {
+      Instance& instance = instances_[slot];
+      if (now_nanos >= instance.state_until_nanos) {
+        instance.state = InstanceState::kReady;
+        instance.state_until_nanos = INT64_MAX;
+        UpdateState(slot);
+      }
+      next_state_end_nanos_ = std::min(next_state_end_nanos_, instance.state_until_nanos);
+    }
+  }
+  if (any_report_ && now_nanos >= next_fade_nanos_) {
+    next_fade_nanos_ = now_nanos + report_max_age_nanos_ / kFadeSteps;
+    any_report_ = false;
+    for (uint32_t slot = 0; slot < instances_.size(); ++slot) FadeReport(slot, now_nanos);
+  }
+  if (fluid_nanos_ == INT64_MIN) fluid_nanos_ = now_nanos;
+  if (now_nanos - fluid_nanos_ >= kFluidStepNanos) DrainFluid(now_nanos);
+}
+
+void LoadTable::FadeReport(uint32_t slot, int64_t now_nanos) {
+  Instance& instance = instances_[slot];
+  if (!instance.reported) return;
+  const double age = static_cast<double>(now_nanos - instance.report_nanos) /
+                     static_cast<double>(report_max_age_nanos_);
+  const double share = std::clamp(2 * (1 - age), 0.0, 1.0);
+  if (share > 0) any_report_ = true;  // it has to fade further
+  const double waiting = instance.external_waiting * share;
+  external_waiting_ += waiting - instance.faded_waiting;
+  instance.faded_waiting = waiting;
+  external_pending_[slot] = static_cast<float>(waiting * mean_uncached_tokens_);
+  external_requests_[slot] = static_cast<float>(instance.external_requests * share);
+  kv_usage_[slot] = static_cast<float>(instance.reported_kv_usage * share);
+  UpdateRequests(slot);
+  UpdatePending(slot);
+}
+
+PREFIX_ROUTER_VECTOR void LoadTable::DrainFluid(int64_t now_nanos) {
+  const float seconds = 1e-9f * static_cast<float>(now_nanos - fluid_nanos_);
+  fluid_nanos_ = now_nanos;
+  if (fluid_total_ <= 0) return;
+  const size_t size = instances_.size();
+  float* const fluid = fluid_.data();
+  float* const pending = pending_.data();
+  const float* const rate = tokens_per_s_.data();
+  const float* const leased = lease_pending_.data();
+  const float* const external = external_pending_.data();
+  float totals[8] = {};
+  for (size_t i = 0; i < size; ++i) {
+    const float left = fluid[i] - rate[i] * seconds;
+    fluid[i] = left > 0 ? left : 0;
+    pending[i] = leased[i] + fluid[i] + external[i];
+  }
+  for (size_t i = 0; i < size; ++i) totals[i % 8] += fluid[i];
+  fluid_total_ = 0;
+  for (const float total : totals) fluid_total_ += total;
+}
+
+bool LoadTable::StaleReport(uint32_t slot, int64_t now_nanos) const {
+  const Instance& instance = instances_[slot];
+  return instance.reported && now_nanos - instance.report_nanos >= report_max_age_nanos_;
+}
+
+void LoadTable::FillInput(PolicyInput* in) const {
+  in->size = instances_.size();
+  in->ids = ids_.data();
+  in->eligible = eligible_.data();
+  in->pending_tokens = pending_.data();
+  in->tokens_per_s = tokens_per_s_.data();
+  in->requests = requests_.data();
+  in->kv_tokens = kv_tokens_.data();
+  in->kv_usage = kv_usage_.data();
+  in->weight = weight_.data();
+  const double waiting = static_cast<double>(requests_waiting_) + external_waiting_ +
+                         fluid_total_ / std::max(mean_uncached_tokens_, 1.0);
+  in->mean_waiting = static_cast<float>(waiting / std::max<uint32_t>(ready_count_, 1));
+}
+
+InstanceStats LoadTable::Stats(uint32_t slot, int64_t now_nanos) const {
+  const Instance& instance = instances_[slot];
+  InstanceStats stats;
+  stats.id = ids_[slot];
+  stats.name = instance.options.name;
+  stats.rank = instance.options.rank;
+  stats.state = instance.state;
+  stats.requests_in_flight = instance.requests_in_flight;
+  stats.requests_waiting = instance.requests_waiting;
+  stats.pending_tokens = instance.pending_tokens;
+  stats.kv_tokens = instance.kv_tokens;
+  stats.fluid_tokens = fluid_[slot];
+  stats.capacity_blocks = instance.options.capacity_blocks;
+  stats.capacity_scale = instance.capacity.scale();
+  stats.prefill_tokens_per_s = instance.rate.tokens_per_s();
+  stats.prefill_rate_learned = instance.rate.learned();
+  if (instance.reported) {
+    stats.report_age_s = 1e-9 * static_cast<double>(now_nanos - instance.report_nanos);
+  }
+  stats.requests = instance.requests;
+  stats.prompt_tokens = instance.prompt_tokens;
+  stats.cached_tokens = instance.cached_tokens;
+  return stats;
+}
+
+}  // namespace prefixrouter

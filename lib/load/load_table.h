@@ -1,0 +1,147 @@
+// LoadTable: how busy each instance is, as the arrays that policies score.
+//
+// Three sources, kept apart and added up:
+//   leases   exact: requests in flight, uncached tokens before the first token, KV tokens
+//   fluid    requests routed without a lease: their uncached tokens drain at the prefill rate
+//   reports  what engines say. The router's own requests are part of it, so only what exceeds its
+//            own counts is added, as the work of other gateways. A report counts whole for half of
+//            report_max_age_s, then fades to nothing.
+//
+// The arrays hold floats: token counts up to 2^24 are exact in them, costs need no more, and four or
+// eight are scored by one instruction. Counts are kept as integers beside them.
+//
+// Time moves in steps of 1 ms for the fluid work and of 1/256 of report_max_age_s for the reports, so
+// that a burst of requests does not pass over all instances for each of them.
+//
+// Not thread-safe. O(1) a call, but O(instances) for Refresh when a step has passed.
+#ifndef PREFIXROUTER_LIB_LOAD_LOAD_TABLE_H_
+#define PREFIXROUTER_LIB_LOAD_LOAD_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lib/load/calibration.h"
+#include "lib/load/lease_table.h"
+#include "prefixrouter/instance.h"
+#include "prefixrouter/options.h"
+#include "prefixrouter/policy.h"
+#include "prefixrouter/stats.h"
+
+namespace prefixrouter {
+
+class LoadTable {
+ public:
+  explicit LoadTable(const RouterOptions& options);
+
+  // ---- Instances ------------------------------------------------------------------------------
+
+  // REQUIRES: the slot is not in use.
+  void Add(InstanceId id, const InstanceOptions& options);
+  // REQUIRES for all that follow: Live(id).
+  void Remove(InstanceId id);
+  bool Live(InstanceId id) const {
+    return id.slot() < instances_.size() && ids_[id.slot()] == id && id.valid();
+  }
+  // until_nanos: when it is ready again by itself; INT64_MAX: not by itself.
+  void SetState(InstanceId id, InstanceState state, int64_t until_nanos);
+  void Report(InstanceId id, const EngineLoad& load, int64_t now_nanos);
+
+  // ---- Work -----------------------------------------------------------------------------------
+
+  void Reserve(const LeaseRecord& lease);
+  // Releases the pending tokens, and learns the prefill rate.
+  void FirstToken(const LeaseRecord& lease, int64_t now_nanos);
+  void Release(const LeaseRecord& lease);
+  // Learns from cached tokens that an engine has reported. True if capacity_blocks has changed.
+  bool LearnCapacity(const LeaseRecord& lease, uint64_t reported_cached_tokens, bool index_full);
+  void AddFluid(InstanceId id, uint64_t uncached_tokens);
+  // Statistics of a routed request.
+  void CountRequest(InstanceId id, uint64_t prompt_tokens, uint64_t cached_tokens);
+
+  // ---- For decisions --------------------------------------------------------------------------
+
+  // Brings everything up to now: states, fluid work, fading of reports.
+  void Refresh(int64_t now_nanos);
+  // Points the arrays of `in` at this table's. Valid until the table changes.
+  void FillInput(PolicyInput* in) const;
+  // By slot: 0 for instances that are ready, +infinity for others.
+  const float* penalty() const { return penalty_.data(); }
+  uint32_t ready_count() const { return ready_count_; }
+  bool Ready(uint32_t slot) const { return eligible_[slot] != 0; }
+  bool StaleReport(uint32_t slot, int64_t now_nanos) const;
+  // Capacity in blocks, as learned.
+  uint64_t CapacityBlocks(InstanceId id) const;
+
+  uint32_t slot_limit() const { return static_cast<uint32_t>(instances_.size()); }
+  uint32_t live_count() const { return live_count_; }
+  InstanceId id(uint32_t slot) const { return ids_[slot]; }
+  const std::string& name(InstanceId id) const { return instances_[id.slot()].options.name; }
+  uint32_t rank(InstanceId id) const { return instances_[id.slot()].options.rank; }
+  // All but the blocks held.
+  InstanceStats Stats(uint32_t slot, int64_t now_nanos) const;
+
+ private:
+  struct Instance {
+    InstanceOptions options;
+    InstanceState state = InstanceState::kReady;
+    int64_t state_until_nanos = INT64_MAX;
+    int64_t requests_in_flight = 0;
+    int64_t requests_waiting = 0;
+    int64_t pending_tokens = 0;
+    int64_t kv_tokens = 0;
+    bool reported = false;
+    double external_requests = 0;  // beyond the router's own, when reported
+    double external_waiting = 0;
+    double faded_waiting = 0;  // what of it counts now
+    double reported_kv_usage = 0;
+    int64_t report_nanos = 0;  // when the figures were true
+    PrefillRate rate{1};
+    CapacityScale capacity;
+    uint64_t requests = 0;
+    uint64_t prompt_tokens = 0;
+    uint64_t cached_tokens = 0;
+  };
+
+  void UpdateState(uint32_t slot);
+  void UpdateRequests(uint32_t slot);
+  void UpdatePending(uint32_t slot);
+  void UpdateRate(uint32_t slot);
+  void FadeReport(uint32_t slot, int64_t now_nanos);
+  void DrainFluid(int64_t now_nanos);
+
+  const double default_rate_;
+  const bool calibrate_;
+  const int64_t report_max_age_nanos_;
+
+  std::vector<Instance> instances_;  // by slot, like all arrays
+  std::vector<InstanceId> ids_;
+  std::vector<uint8_t> eligible_;
+  std::vector<float> penalty_;
+  std::vector<float> pending_;  // lease_pending + fluid + external
+  std::vector<float> lease_pending_;
+  std::vector<float> fluid_;
+  std::vector<float> external_pending_;
+  std::vector<float> external_requests_;  // faded
+  std::vector<float> tokens_per_s_;
+  std::vector<float> requests_;
+  std::vector<float> kv_tokens_;
+  std::vector<float> kv_usage_;
+  std::vector<float> weight_;
+
+  uint32_t live_count_ = 0;
+  uint32_t ready_count_ = 0;
+  int64_t requests_waiting_ = 0;  // leases of all instances before their first token
+  double external_waiting_ = 0;   // faded, of all instances
+  double fluid_total_ = 0;
+  double mean_uncached_tokens_;  // of recent requests
+  int64_t fluid_nanos_ = INT64_MIN;
+  bool any_report_ = false;  // one that still counts
+  int64_t next_fade_nanos_ = INT64_MIN;
+  int64_t next_state_end_nanos_ = INT64_MAX;
+};
+
+}  // namespace prefixrouter
+
+#endif  // PREFIXROUTER_LIB_LOAD_LOAD_TABLE_H_

@@ -1,0 +1,23 @@
+// Checks of what callers pass in. Messages name the field and the value that is refused.
+#ifndef PREFIXROUTER_LIB_OPTIONS_H_
+#define PREFIXROUTER_LIB_OPTIONS_H_
+
+#include "prefixrouter/instance.h"
+#include "prefixrouter/options.h"
+#include "prefixrouter/request.h"
+#include "prefixrouter/status.h"
+
+namespace prefixrouter {
+
+Status CheckOptions(const RouterOptions& options);
+Status CheckInstance(const InstanceOptions& options);
+Status CheckLoad(const EngineLoad& load);
+// options: of the router that gets the request.
+Status CheckRequest(const Request& request, const RouterOptions& options);
+
+// Length of the prompt in tokens; of text, the estimate. REQUIRES: a valid request.
+uint64_t PromptTokens(const Request& request, const RouterOptions& options);
+
+}  // namespace prefixrouter
+
+#endif  // PREFIXROUTER_LIB_OPTIONS_H_

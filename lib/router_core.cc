@@ -1,0 +1,502 @@
+#include "lib/router_core.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lib/options.h"
+#include "lib/policy/builtin.h"
+
+namespace prefixrouter {
+namespace {
+
+// A new part up to this many blocks is hashed under the lock (about 50 ns): leaving it and matching
+// again costs more.
+constexpr uint32_t kFewBlocks = 8;
+
+// An index this full says something about the true capacity.
+constexpr double kFullShare = 0.9;
+
+int64_t Nanos(double seconds) {
+  return seconds >= 9e9 ? INT64_MAX / 4 : static_cast<int64_t>(seconds * 1e9);
+}
+
+// SplitMix64 (G. Steele, D. Lea, C. Flood, 2014): the number that follows a state.
+constexpr uint64_t kRandomStep = 0x9E3779B97F4A7C15u;
+uint64_t RandomAfter(uint64_t state) {
+  uint64_t z = state + kRandomStep;
+  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+  return z ^ z >> 31;
+}
+
+std::string Describe(InstanceId id) {
+  return "instance " + std::to_string(id.slot()) + "." + std::to_string(id.generation());
+}
+
+Status NotFound(InstanceId id) {
+  return Status(StatusCode::kNotFound, "no such instance: " + Describe(id));
+}
+
+}  // namespace
+
+struct RouterCore::Snapshot {
+  explicit Snapshot(const PolicyInput& in)
+      : ids(in.ids, in.ids + in.size),
+        eligible(in.eligible, in.eligible + in.size),
+        cached_blocks(in.cached_blocks, in.cached_blocks + in.size),
+        costs(in.size, 0.0f),
+        input(in) {
+    const float* const sources[] = {in.pending_tokens, in.tokens_per_s, in.requests,
+                                    in.kv_tokens,      in.kv_usage,     in.weight};
+    const float** const targets[] = {&input.pending_tokens, &input.tokens_per_s, &input.requests,
+                                     &input.kv_tokens,      &input.kv_usage,     &input.weight};
+    floats.reserve(in.size * std::size(sources));
+    for (size_t i = 0; i < std::size(sources); ++i) {
+      floats.insert(floats.end(), sources[i], sources[i] + in.size);
+      *targets[i] = floats.data() + i * in.size;
+    }
+    input.ids = ids.data();
+    input.eligible = eligible.data();
+    input.cached_blocks = cached_blocks.data();
+  }
+
+  std::vector<InstanceId> ids;
+  std::vector<uint8_t> eligible;
+  std::vector<uint32_t> cached_blocks;
+  std::vector<float> floats;
+  std::vector<float> costs;
+  PolicyInput input;
+};
+
+RouterCore::Query::Query(const RouterCore& core, const Request& request_in)
+    : request(request_in),
+      keys(core.hasher_, request_in),
+      prompt_tokens(PromptTokens(request_in, core.options_)),
+      tokens_per_block(request_in.form == PromptForm::kText
+                           ? static_cast<float>(core.options_.text_block_bytes /
+                                                core.options_.text_bytes_per_token)
+                           : static_cast<float>(core.options_.block_size)),
+      now_nanos(core.Now()) {
+  if (!request.session_key.empty()) {
+    session = core.hasher_.HashBytes(request.session_key.data(), request.session_key.size());
+    if (session == 0) session = 1;
+  }
+  affinity = session;
+  if (affinity == 0 && keys.block_count() != 0) affinity = keys.BlockKey(0, keys.root_key());
+}
+
+uint64_t RouterCore::Query::CachedTokens(uint32_t blocks) const {
+  return std::min(prompt_tokens,
+                  static_cast<uint64_t>(static_cast<double>(tokens_per_block) * blocks));
+}
+
+RouterCore::RouterCore(const RouterOptions& options)
+    : options_(options),
+      hasher_(options.block_size, *options.key_seed, options.text_block_bytes),
+      policy_(options.custom_policy != nullptr ? options.custom_policy
+                                               : std::shared_ptr<Policy>(MakePolicy(options.policy))),
+      custom_policy_(options.custom_policy != nullptr),
+      index_(options.index_budget_bytes),
+      load_(options),
+      sessions_(options.max_sessions, Nanos(options.session_ttl_s)),
+      random_state_(*options.random_seed) {}
+
+// ---- Instances ---------------------------------------------------------------------------------
+
+Result<InstanceId> RouterCore::AddInstance(const InstanceOptions& options) {
+  if (Status check = CheckInstance(options); !check.ok()) return check;
+  MutexLock lock(mutex_);
+  const std::pair<std::string, uint32_t> key(options.name, options.rank);
+  if (names_.contains(key)) {
+    return Status(StatusCode::kAlreadyExists, "there is an instance \"" + options.name +
+                                                  "\" of rank " + std::to_string(options.rank));
+  }
+  if (load_.live_count() >= options_.max_instances) {
+    return Status(StatusCode::kResourceExhausted,
+                  "max_instances is " + std::to_string(options_.max_instances));
+  }
+  uint32_t slot;
+  if (free_slots_.empty()) {
+    slot = static_cast<uint32_t>(generations_.size());
+    generations_.push_back(0);
+  } else {
+    slot = free_slots_.back();
+    free_slots_.pop_back();
+  }
+  if (++generations_[slot] == 0) generations_[slot] = 1;
+  const InstanceId id = InstanceId::Make(slot, generations_[slot]);
+  names_[key] = id;
+  load_.Add(id, options);
+  index_.AddSlot(slot, options.capacity_blocks, Nanos(options_.predicted_ttl_s));
+  costs_.resize(load_.slot_limit());
+  policy_->InstanceAdded(id, options.name, options.rank);
+  return id;
+}
+
+Status RouterCore::RemoveInstance(InstanceId id) {
+  MutexLock lock(mutex_);
+  if (!load_.Live(id)) return NotFound(id);
+  names_.erase({load_.name(id), load_.rank(id)});
+  policy_->InstanceRemoved(id);
+  index_.RemoveSlot(id.slot());
+  load_.Remove(id);
+  free_slots_.push_back(id.slot());
+  return Status();
+}
+
+Result<InstanceId> RouterCore::FindInstance(std::string_view name, uint32_t rank) const {
+  MutexLock lock(mutex_);
+  const auto found = names_.find(std::pair<std::string, uint32_t>(name, rank));
+  if (found != names_.end()) return found->second;
+  return Status(StatusCode::kNotFound, "no instance \"" + std::string(name) + "\" of rank " +
+                                           std::to_string(rank));
+}
+
+Status RouterCore::SetInstanceState(InstanceId id, InstanceState state, double for_s) {
+  if (state != InstanceState::kReady && state != InstanceState::kDraining &&
+      state != InstanceState::kDown) {
+    return Status(StatusCode::kInvalidArgument, "state must be ready, draining or down, got " +
+                                                    std::to_string(static_cast<int32_t>(state)));
+  }
+  if (!(for_s >= 0)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "for_s must be 0 or more, got " + std::to_string(for_s));
+  }
+  const int64_t now = Now();
+  MutexLock lock(mutex_);
+  if (!load_.Live(id)) return NotFound(id);
+  const int64_t until = for_s == 0 ? INT64_MAX : Advance(now) + Nanos(for_s);
+  load_.SetState(id, state, until);
+  return Status();
+}
+
+Status RouterCore::ReportLoad(InstanceId id, const EngineLoad& load) {
+  if (Status check = CheckLoad(load); !check.ok()) return check;
+  const int64_t now = Now();
+  MutexLock lock(mutex_);
+  if (!load_.Live(id)) return NotFound(id);
+  load_.Report(id, load, Advance(now));
+  return Status();
+}
+
+// ---- Leases ------------------------------------------------------------------------------------
+
+int64_t RouterCore::Advance(int64_t now_nanos) {
+  now_nanos_ = std::max(now_nanos_, now_nanos);
+  index_.Expire(now_nanos_);
+  const int64_t ttl_nanos = Nanos(options_.lease_ttl_s);
+  for (LeaseId oldest = leases_.Oldest(); oldest.valid(); oldest = leases_.Oldest()) {
+    if (leases_.Find(oldest)->started_nanos > now_nanos_ - ttl_nanos) break;
+    EndLease(oldest, LeaseEnd::kExpired, {}, now_nanos_);
+  }
+  load_.Refresh(now_nanos_);
+  return now_nanos_;
+}
+
+bool RouterCore::EndLease(LeaseId id, LeaseEnd end, const FinishInfo& info, int64_t now_nanos) {
+  const LeaseRecord* found = leases_.Find(id);
+  if (found == nullptr) return false;
+  const LeaseRecord lease = *found;
+  leases_.Remove(id);
+  switch (end) {
+    case LeaseEnd::kFinished: ++stats_.leases_finished; break;
+    case LeaseEnd::kCancelled: ++stats_.leases_cancelled; break;
+    case LeaseEnd::kExpired: ++stats_.leases_expired; break;
+  }
+  index_.Unpin(lease.pinned, now_nanos);
+  if (!load_.Live(lease.instance)) return true;
+  load_.Release(lease);
+  if (info.output_tokens > 0) stats_.output_tokens += static_cast<uint64_t>(info.output_tokens);
+  if (info.engine_cached_tokens >= 0) {
+    Learn(lease, std::min(static_cast<uint64_t>(info.engine_cached_tokens), lease.prompt_tokens));
+  }
+  return true;
+}
+
+void RouterCore::Learn(const LeaseRecord& lease, uint64_t reported_cached_tokens) {
+  const uint64_t predicted = lease.cached_tokens;
+  ++stats_.reported_requests;
+  stats_.reported_cached_tokens += reported_cached_tokens;
+  stats_.predicted_cached_tokens += predicted;
+  stats_.over_predicted_tokens += predicted - std::min(predicted, reported_cached_tokens);
+  stats_.under_predicted_tokens += reported_cached_tokens - std::min(predicted, reported_cached_tokens);
+  const uint32_t slot = lease.instance.slot();
+  const uint64_t capacity = load_.CapacityBlocks(lease.instance);
+  const bool full = static_cast<double>(index_.held_blocks(slot)) >=
+                    kFullShare * static_cast<double>(capacity);
+  if (load_.LearnCapacity(lease, reported_cached_tokens, full)) {
+    index_.SetCapacity(slot, load_.CapacityBlocks(lease.instance));
+  }
+}
+
+bool RouterCore::FirstToken(LeaseId id) {
+  const int64_t now = Now();
+  MutexLock lock(mutex_);
+  Advance(now);
+  LeaseRecord* lease = leases_.Find(id);
+  if (lease == nullptr || lease->first_token || !load_.Live(lease->instance)) return false;
+  load_.FirstToken(*lease, now_nanos_);
+  lease->first_token = true;
+  return true;
+}
+
+bool RouterCore::Finish(LeaseId id, const FinishInfo& info) {
+  const int64_t now = Now();
+  MutexLock lock(mutex_);
+  Advance(now);
+  return EndLease(id, LeaseEnd::kFinished, info, now_nanos_);
+}
+
+bool RouterCore::Cancel(LeaseId id) {
+  const int64_t now = Now();
+  MutexLock lock(mutex_);
+  Advance(now);
+  return EndLease(id, LeaseEnd::kCancelled, {}, now_nanos_);
+}
+
+// ---- Decisions ---------------------------------------------------------------------------------
+
+PolicyInput RouterCore::MakeInput(const Query& query) {
+  const Request& request = query.request;
+  PolicyInput in;
+  load_.FillInput(&in);
+  in.cached_blocks = index_.matched().data();
+  in.tokens_per_block = query.tokens_per_block;
+  in.prompt_tokens = static_cast<float>(query.prompt_tokens);
+  in.expected_output_tokens = static_cast<float>(request.expected_output_tokens);
+  in.priority = request.priority;
+  in.affinity_hash = query.affinity;
+  in.sequence = stats_.requests;
+  in.random = RandomAfter(random_state_);
+
+  penalty_ = load_.penalty();
+  candidates_ = choosable_ = load_.ready_count();
+  if (request.allowed.empty() && request.max_ttft_s == 0) return in;
+  if (request.allowed.empty()) {
+    masked_eligible_.assign(in.eligible, in.eligible + in.size);
+  } else {
+    masked_eligible_.assign(in.size, 0);
+    for (InstanceId id : request.allowed) {
+      if (load_.Live(id)) masked_eligible_[id.slot()] = in.eligible[id.slot()];
+    }
+  }
+  masked_penalty_.assign(in.size, INFINITY);
+  candidates_ = choosable_ = 0;
+  for (uint32_t slot = 0; slot < in.size; ++slot) {
+    if (masked_eligible_[slot] == 0) continue;
+    ++candidates_;
+    if (request.max_ttft_s == 0 || PredictedTtft(query, in, slot) <= request.max_ttft_s) {
+      masked_penalty_[slot] = 0;
+      ++choosable_;
+    } else {
+      masked_eligible_[slot] = 0;
+    }
+  }
+  in.eligible = masked_eligible_.data();
+  penalty_ = masked_penalty_.data();
+  return in;
+}
+
+double RouterCore::PredictedTtft(const Query& query, const PolicyInput& in, uint32_t slot) const {
+  const uint64_t uncached = query.prompt_tokens - query.CachedTokens(in.cached_blocks[slot]);
+  return (static_cast<double>(in.pending_tokens[slot]) + static_cast<double>(uncached)) /
+         in.tokens_per_s[slot];
+}
+
+Status RouterCore::NoCandidate(const Request& request) const {
+  if (candidates_ != 0) {
+    return Status(StatusCode::kResourceExhausted,
+                  "the predicted time to first token of all " + std::to_string(candidates_) +
+                      " candidates is above max_ttft_s, " + std::to_string(request.max_ttft_s));
+  }
+  if (load_.live_count() == 0) return Status(StatusCode::kUnavailable, "there is no instance");
+  return Status(StatusCode::kUnavailable,
+                std::to_string(load_.live_count()) + " instances, of which " +
+                    std::to_string(load_.ready_count()) + " are ready" +
+                    (request.allowed.empty() ? "" : " and none of those is in `allowed`"));
+}
+
+void RouterCore::ScoreUnderLock(const PolicyInput& in) { policy_->Score(in, costs_.data()); }
+
+Status RouterCore::ScoreWithoutLock(const Query& query, MutexLock& lock, Path* path) {
+  Snapshot snapshot(MakeInput(query));
+  lock.Unlock();
+  Status status;
+  try {
+    policy_->Score(snapshot.input, snapshot.costs.data());
+  } catch (...) {
+    status = Status(StatusCode::kInternal,
+                    std::string("policy ") + policy_->name() + " has thrown an exception");
+  }
+  lock.Lock();
+  if (!status.ok()) return status;
+  // Instances may have come and gone: costs belong to ids, not to slots.
+  std::fill(costs_.begin(), costs_.end(), INFINITY);
+  for (size_t i = 0; i < snapshot.ids.size(); ++i) {
+    if (load_.Live(snapshot.ids[i])) costs_[i] = snapshot.costs[i];
+  }
+  index_.Match(query.keys, path);
+  return Status();
+}
+
+uint32_t RouterCore::SessionSlot(const Query& query, const PolicyInput& in, uint32_t chosen) {
+  const InstanceId id = sessions_.Find(query.session, now_nanos_);
+  if (!id.valid() || !load_.Live(id) || penalty_[id.slot()] != 0) return Choice::kNone;
+  const double extra =
+      PredictedTtft(query, in, id.slot()) - PredictedTtft(query, in, chosen);
+  return extra <= options_.session_slack_s ? id.slot() : Choice::kNone;
+}
+
+Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
+  if (Status check = CheckRequest(request, options_); !check.ok()) return check;
+  const Query query(*this, request);
+  const PromptKeys& keys = query.keys;
+  Path path;
+  absl::InlinedVector<uint64_t, kFewBlocks> suffix;
+
+  MutexLock lock(mutex_);
+  const int64_t now = Advance(query.now_nanos);
+  index_.Match(keys, &path);
+  if (!keys.complete() && path.blocks < keys.block_count()) {
+    const uint32_t first = path.blocks;
+    const uint64_t last_key = path.last_key;
+    const uint32_t count = keys.block_count() - first;
+    if (count > kFewBlocks) {
+      lock.Unlock();
+      suffix.resize(count);
+      keys.BlockKeys(first, last_key, {suffix.data(), count});
+      lock.Lock();
+      index_.Match(keys, &path);
+    } else {
+      suffix.resize(count);
+      keys.BlockKeys(first, last_key, {suffix.data(), count});
+    }
+  }
+
+  if (custom_policy_) {
+    if (Status scored = ScoreWithoutLock(query, lock, &path); !scored.ok()) return scored;
+  }
+  const PolicyInput in = MakeInput(query);
+  if (choosable_ == 0) {
+    if (candidates_ != 0) ++stats_.rejected;
+    return NoCandidate(request);
+  }
+  if (!custom_policy_) ScoreUnderLock(in);
+  const Choice choice = ChooseLowest(*policy_, in, penalty_, costs_.data());
+  uint32_t slot = choice.slot;
+
+  Decision decision;
+  decision.rule = candidates_ == 1 ? Rule::kOnlyCandidate : choice.rule;
+  uint32_t runner_up = choice.runner_up;
+  if (query.session != 0) {
+    const uint32_t session_slot = SessionSlot(query, in, slot);
+    if (session_slot != Choice::kNone && candidates_ > 1) {
+      if (session_slot != slot) runner_up = slot;
+      slot = session_slot;
+      decision.rule = Rule::kSession;
+    }
+  }
+
+  decision.instance = load_.id(slot);
+  decision.prompt_tokens = query.prompt_tokens;
+  decision.cached_tokens = query.CachedTokens(in.cached_blocks[slot]);
+  decision.best_cached_tokens = query.CachedTokens(MostCachedBlocks(in, penalty_));
+  decision.predicted_ttft_s = PredictedTtft(query, in, slot);
+  decision.cost = policy_->Explain(in, slot, costs_[slot]);
+  decision.miss_weight = policy_->MissWeight(in);
+  if (runner_up != Choice::kNone) {
+    decision.runner_up = load_.id(runner_up);
+    decision.runner_up_cost = costs_[runner_up];
+  }
+  decision.candidates = candidates_;
+  decision.stale_report = load_.StaleReport(slot, now);
+
+  // From here on the decision has its effects.
+  random_state_ += kRandomStep;
+  ++stats_.requests;
+  stats_.prompt_tokens += decision.prompt_tokens;
+  stats_.cached_tokens += decision.cached_tokens;
+  ++stats_.decisions_by_rule[static_cast<int>(decision.rule)];
+  load_.CountRequest(decision.instance, decision.prompt_tokens, decision.cached_tokens);
+  if (query.session != 0) sessions_.Set(query.session, decision.instance, now);
+
+  const Span<const uint64_t> new_keys =
+      keys.complete() ? keys.block_keys().subspan(path.blocks)
+                      : Span<const uint64_t>(suffix.data(), suffix.size());
+  const InsertResult inserted =
+      index_.Insert(slot, keys, &path, new_keys, now, lease != nullptr);
+  if (lease == nullptr) {
+    load_.AddFluid(decision.instance, decision.uncached_tokens());
+    return decision;
+  }
+  LeaseRecord record;
+  record.instance = decision.instance;
+  record.started_nanos = now;
+  record.prompt_tokens = decision.prompt_tokens;
+  record.cached_tokens = decision.cached_tokens;
+  record.kv_tokens = decision.prompt_tokens + request.expected_output_tokens;
+  record.pinned = inserted.pinned;
+  load_.Reserve(record);
+  *lease = leases_.Add(record);
+  return decision;
+}
+
+Result<ScoreTable> RouterCore::Score(const Request& request) {
+  if (Status check = CheckRequest(request, options_); !check.ok()) return check;
+  const Query query(*this, request);
+  Path path;
+  MutexLock lock(mutex_);
+  const int64_t now = Advance(query.now_nanos);
+  index_.Match(query.keys, &path);
+  if (custom_policy_) {
+    if (Status scored = ScoreWithoutLock(query, lock, &path); !scored.ok()) return scored;
+  }
+  const PolicyInput in = MakeInput(query);
+  if (!custom_policy_) ScoreUnderLock(in);
+
+  ScoreTable table;
+  table.prompt_tokens = query.prompt_tokens;
+  table.miss_weight = policy_->MissWeight(in);
+  table.rows.reserve(load_.live_count());
+  for (uint32_t slot = 0; slot < in.size; ++slot) {
+    if (!load_.id(slot).valid()) continue;
+    ScoreRow row;
+    row.instance = load_.id(slot);
+    row.eligible = in.eligible[slot] != 0;
+    row.stale_report = load_.StaleReport(slot, now);
+    row.cached_tokens = query.CachedTokens(in.cached_blocks[slot]);
+    row.predicted_ttft_s = PredictedTtft(query, in, slot);
+    row.cost = policy_->Explain(in, slot, costs_[slot]);
+    if (!row.eligible || std::isnan(row.cost.total)) row.cost.total = INFINITY;
+    row.requests_in_flight = load_.Stats(slot, now).requests_in_flight;
+    row.pending_tokens = in.pending_tokens[slot];
+    table.rows.push_back(row);
+  }
+  return table;
+}
+
+RouterStats RouterCore::Stats() {
+  const int64_t now = Now();
+  MutexLock lock(mutex_);
+  Advance(now);
+  RouterStats stats = stats_;
+  stats.index_bytes = index_.bytes();
+  stats.index_budget_bytes = index_.budget_bytes();
+  stats.index_runs = index_.run_count();
+  stats.index_blocks = index_.block_count();
+  stats.blocks_held = index_.total_held_blocks();
+  stats.blocks_evicted = index_.evicted_blocks();
+  stats.blocks_evicted_by_budget = index_.budget_evicted_blocks();
+  stats.blocks_not_remembered = index_.not_remembered_blocks();
+  stats.leases_active = leases_.size();
+  stats.sessions = sessions_.size();
+  stats.instances.reserve(load_.live_count());
+  for (uint32_t slot = 0; slot < load_.slot_limit(); ++slot) {
+    if (!load_.id(slot).valid()) continue;
+    stats.instances.push_back(load_.Stats(slot, now_nanos_));
+    stats.instances.back().blocks_held = index_.held_blocks(slot);
+  }
+  return stats;
+}
+
+}  // namespace prefixrouter

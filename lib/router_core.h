@@ -1,0 +1,126 @@
+// RouterCore: the state of a PrefixRouter and the way of a request through it.
+//
+//   check the request, hash it in chunks           no lock
+//   match it; if much of it is new, note where     lock
+//   hash the new part block by block               no lock
+//   match again, score, choose, reserve, insert    lock
+//
+// The locked parts take under a microsecond, so one lock is enough: it keeps decisions in one order,
+// in which each sees all earlier ones, and no herd forms. docs/concurrency.md has the figures.
+// Shared by the router and its leases, which may outlive it.
+#ifndef PREFIXROUTER_LIB_ROUTER_CORE_H_
+#define PREFIXROUTER_LIB_ROUTER_CORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "lib/base/mutex.h"
+#include "lib/hash/prompt_keys.h"
+#include "lib/index/prefix_index.h"
+#include "lib/load/lease_table.h"
+#include "lib/load/load_table.h"
+#include "lib/policy/choose.h"
+#include "lib/policy/session_table.h"
+#include "prefixrouter/prefix_router.h"
+
+namespace prefixrouter {
+
+class RouterCore {
+ public:
+  // REQUIRES: checked options, with seeds and clock filled in.
+  explicit RouterCore(const RouterOptions& options);
+
+  // As in PrefixRouter.
+  Result<InstanceId> AddInstance(const InstanceOptions& options);
+  Status RemoveInstance(InstanceId id);
+  Result<InstanceId> FindInstance(std::string_view name, uint32_t rank) const;
+  Status SetInstanceState(InstanceId id, InstanceState state, double for_s);
+  Status ReportLoad(InstanceId id, const EngineLoad& load);
+  bool FirstToken(LeaseId lease);
+  bool Finish(LeaseId lease, const FinishInfo& info);
+  bool Cancel(LeaseId lease);
+  Result<ScoreTable> Score(const Request& request);
+  RouterStats Stats();
+
+  // Route, or Acquire when lease is not null.
+  Result<Decision> Place(const Request& request, LeaseId* lease);
+
+  const RouterOptions& options() const { return options_; }
+  const BlockHasher& hasher() const { return hasher_; }
+
+ private:
+  // What a request is, once checked and hashed. Needs no lock.
+  struct Query {
+    Query(const RouterCore& core, const Request& request);
+
+    const Request& request;
+    PromptKeys keys;
+    uint64_t prompt_tokens;
+    float tokens_per_block;
+    uint64_t session = 0;  // hash of the session key; 0: none
+    uint64_t affinity;
+    int64_t now_nanos;
+
+    uint64_t CachedTokens(uint32_t blocks) const;
+  };
+  // A copy of the arrays of a PolicyInput, for a custom policy to look at without the lock.
+  struct Snapshot;
+
+  int64_t Now() const { return options_.clock->NowNanos(); }
+  // Brings state up to the time of a call, and returns that time.
+  int64_t Advance(int64_t now_nanos) PREFIX_ROUTER_REQUIRES(mutex_);
+  enum class LeaseEnd { kFinished, kCancelled, kExpired };
+  bool EndLease(LeaseId id, LeaseEnd end, const FinishInfo& info, int64_t now_nanos)
+      PREFIX_ROUTER_REQUIRES(mutex_);
+  void Learn(const LeaseRecord& lease, uint64_t reported_cached_tokens)
+      PREFIX_ROUTER_REQUIRES(mutex_);
+
+  // The policy's view of a request that has been matched. Restricts the candidates to the request's
+  // mask in masked_*.
+  PolicyInput MakeInput(const Query& query) PREFIX_ROUTER_REQUIRES(mutex_);
+  // Fills costs_.
+  void ScoreUnderLock(const PolicyInput& in) PREFIX_ROUTER_REQUIRES(mutex_);
+  // The same for a custom policy: leaves the lock while it runs, so everything may have changed.
+  Status ScoreWithoutLock(const Query& query, MutexLock& lock, Path* path)
+      PREFIX_ROUTER_REQUIRES(mutex_);
+  double PredictedTtft(const Query& query, const PolicyInput& in, uint32_t slot) const
+      PREFIX_ROUTER_REQUIRES(mutex_);
+  Status NoCandidate(const Request& request) const PREFIX_ROUTER_REQUIRES(mutex_);
+  // The session's instance if the choice should give way to it.
+  uint32_t SessionSlot(const Query& query, const PolicyInput& in, uint32_t chosen)
+      PREFIX_ROUTER_REQUIRES(mutex_);
+
+  const RouterOptions options_;
+  const BlockHasher hasher_;
+  const std::shared_ptr<Policy> policy_;
+  const bool custom_policy_;
+
+  mutable Mutex mutex_;
+  PrefixIndex index_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  LoadTable load_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  LeaseTable leases_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  SessionTable sessions_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::pair<std::string, uint32_t>, InstanceId> names_
+      PREFIX_ROUTER_GUARDED_BY(mutex_);
+  std::vector<uint32_t> generations_ PREFIX_ROUTER_GUARDED_BY(mutex_);  // by slot, the last given
+  std::vector<uint32_t> free_slots_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  RouterStats stats_ PREFIX_ROUTER_GUARDED_BY(mutex_);  // the counters
+  uint64_t random_state_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  int64_t now_nanos_ PREFIX_ROUTER_GUARDED_BY(mutex_) = INT64_MIN;  // the latest seen
+
+  // Scratch of one decision, by slot.
+  std::vector<float> costs_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  std::vector<float> masked_penalty_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  std::vector<uint8_t> masked_eligible_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  const float* penalty_ PREFIX_ROUTER_GUARDED_BY(mutex_) = nullptr;  // of this decision
+  uint32_t candidates_ PREFIX_ROUTER_GUARDED_BY(mutex_) = 0;  // ready and allowed
+  uint32_t choosable_ PREFIX_ROUTER_GUARDED_BY(mutex_) = 0;   // of them, below max_ttft_s
+};
+
+}  // namespace prefixrouter
+
+#endif  // PREFIXROUTER_LIB_ROUTER_CORE_H_

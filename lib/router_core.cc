@@ -46,14 +46,14 @@ struct RouterCore::Snapshot {
         cached_blocks(in.cached_blocks, in.cached_blocks + in.size),
         costs(in.size, 0.0f),
         input(in) {
-    const float* const sources[] = {in.pending_tokens, in.tokens_per_s, in.requests,
-                                    in.kv_tokens,      in.kv_usage,     in.weight};
-    const float** const targets[] = {&input.pending_tokens, &input.tokens_per_s, &input.requests,
-                                     &input.kv_tokens,      &input.kv_usage,     &input.weight};
-    floats.reserve(in.size * std::size(sources));
-    for (size_t i = 0; i < std::size(sources); ++i) {
-      floats.insert(floats.end(), sources[i], sources[i] + in.size);
-      *targets[i] = floats.data() + i * in.size;
+    const float** const arrays[] = {&input.pending_tokens, &input.tokens_per_s,
+                                    &input.seconds_per_token, &input.requests,
+                                    &input.kv_tokens, &input.kv_usage, &input.weight};
+    floats.reserve(in.size * std::size(arrays));
+    for (const float** array : arrays) {
+      const float* const copy = floats.data() + floats.size();
+      floats.insert(floats.end(), *array, *array + in.size);
+      *array = copy;
     }
     input.ids = ids.data();
     input.eligible = eligible.data();
@@ -82,7 +82,7 @@ RouterCore::Query::Query(const RouterCore& core, const Request& request_in)
     if (session == 0) session = 1;
   }
   affinity = session;
-  if (affinity == 0 && keys.block_count() != 0) affinity = keys.BlockKey(0, keys.root_key());
+  if (affinity == 0) affinity = keys.first_key();
 }
 
 uint64_t RouterCore::Query::CachedTokens(uint32_t blocks) const {
@@ -129,6 +129,7 @@ Result<InstanceId> RouterCore::AddInstance(const InstanceOptions& options) {
   load_.Add(id, options);
   index_.AddSlot(slot, options.capacity_blocks, Nanos(options_.predicted_ttl_s));
   costs_.resize(load_.slot_limit());
+  tie_scratch_.resize(load_.slot_limit());
   policy_->InstanceAdded(id, options.name, options.rank);
   return id;
 }
@@ -316,8 +317,6 @@ Status RouterCore::NoCandidate(const Request& request) const {
                     (request.allowed.empty() ? "" : " and none of those is in `allowed`"));
 }
 
-void RouterCore::ScoreUnderLock(const PolicyInput& in) { policy_->Score(in, costs_.data()); }
-
 Status RouterCore::ScoreWithoutLock(const Query& query, MutexLock& lock, Path* path) {
   Snapshot snapshot(MakeInput(query));
   lock.Unlock();
@@ -347,42 +346,57 @@ uint32_t RouterCore::SessionSlot(const Query& query, const PolicyInput& in, uint
   return extra <= options_.session_slack_s ? id.slot() : Choice::kNone;
 }
 
-Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
-  if (Status check = CheckRequest(request, options_); !check.ok()) return check;
-  const Query query(*this, request);
-  const PromptKeys& keys = query.keys;
-  Path path;
-  absl::InlinedVector<uint64_t, kFewBlocks> suffix;
-
-  MutexLock lock(mutex_);
-  const int64_t now = Advance(query.now_nanos);
-  index_.Match(keys, &path);
-  if (!keys.complete() && path.blocks < keys.block_count()) {
-    const uint32_t first = path.blocks;
-    const uint64_t last_key = path.last_key;
-    const uint32_t count = keys.block_count() - first;
-    if (count > kFewBlocks) {
+// Matches the request, hashing it as far as that needs. Leaves the lock for all long hashing, and
+// returns right after a match under it.
+void RouterCore::MatchQuery(Query& query, bool for_insert, MutexLock& lock, Path* path) {
+  PromptKeys& keys = query.keys;
+  if (!keys.complete()) {
+    const bool known = index_.KnowsFirstBlock(keys.first_key());
+    if (known || for_insert) {
       lock.Unlock();
-      suffix.resize(count);
-      keys.BlockKeys(first, last_key, {suffix.data(), count});
+      keys.Hash(known);
       lock.Lock();
-      index_.Match(keys, &path);
-    } else {
-      suffix.resize(count);
-      keys.BlockKeys(first, last_key, {suffix.data(), count});
     }
   }
+  index_.Match(keys, path);
+  if (path->needs_block_keys) {
+    lock.Unlock();
+    keys.HashBlocks(0, keys.root_key());
+    lock.Lock();
+    index_.Match(keys, path);
+  }
+  if (!for_insert || path->blocks >= keys.keys_begin()) return;
+  const uint32_t first = path->blocks;
+  const uint64_t last_key = path->last_key;
+  if (keys.block_count() - first <= kFewBlocks) {
+    keys.HashBlocks(first, last_key);
+    return;
+  }
+  lock.Unlock();
+  keys.HashBlocks(first, last_key);
+  lock.Lock();
+  index_.Match(keys, path);
+}
 
+Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
+  if (Status check = CheckRequest(request, options_); !check.ok()) return check;
+  Query query(*this, request);
+  Path path;
+
+  MutexLock lock(mutex_);
+  Advance(query.now_nanos);
+  MatchQuery(query, true, lock, &path);
   if (custom_policy_) {
     if (Status scored = ScoreWithoutLock(query, lock, &path); !scored.ok()) return scored;
   }
+  const int64_t now = now_nanos_;
   const PolicyInput in = MakeInput(query);
   if (choosable_ == 0) {
     if (candidates_ != 0) ++stats_.rejected;
     return NoCandidate(request);
   }
-  if (!custom_policy_) ScoreUnderLock(in);
-  const Choice choice = ChooseLowest(*policy_, in, penalty_, costs_.data());
+  if (!custom_policy_) policy_->Score(in, costs_.data());
+  const Choice choice = ChooseLowest(*policy_, in, penalty_, costs_.data(), tie_scratch_.data());
   uint32_t slot = choice.slot;
 
   Decision decision;
@@ -400,7 +414,10 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   decision.instance = load_.id(slot);
   decision.prompt_tokens = query.prompt_tokens;
   decision.cached_tokens = query.CachedTokens(in.cached_blocks[slot]);
-  decision.best_cached_tokens = query.CachedTokens(MostCachedBlocks(in, penalty_));
+  // Nobody holds more than the path is long.
+  const bool holds_most = in.cached_blocks[slot] == path.blocks;
+  decision.best_cached_tokens =
+      holds_most ? decision.cached_tokens : query.CachedTokens(MostCachedBlocks(in, penalty_));
   decision.predicted_ttft_s = PredictedTtft(query, in, slot);
   decision.cost = policy_->Explain(in, slot, costs_[slot]);
   decision.miss_weight = policy_->MissWeight(in);
@@ -420,11 +437,7 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   load_.CountRequest(decision.instance, decision.prompt_tokens, decision.cached_tokens);
   if (query.session != 0) sessions_.Set(query.session, decision.instance, now);
 
-  const Span<const uint64_t> new_keys =
-      keys.complete() ? keys.block_keys().subspan(path.blocks)
-                      : Span<const uint64_t>(suffix.data(), suffix.size());
-  const InsertResult inserted =
-      index_.Insert(slot, keys, &path, new_keys, now, lease != nullptr);
+  const InsertResult inserted = index_.Insert(slot, query.keys, &path, now, lease != nullptr);
   if (lease == nullptr) {
     load_.AddFluid(decision.instance, decision.uncached_tokens());
     return decision;
@@ -443,16 +456,17 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
 
 Result<ScoreTable> RouterCore::Score(const Request& request) {
   if (Status check = CheckRequest(request, options_); !check.ok()) return check;
-  const Query query(*this, request);
+  Query query(*this, request);
   Path path;
   MutexLock lock(mutex_);
-  const int64_t now = Advance(query.now_nanos);
-  index_.Match(query.keys, &path);
+  Advance(query.now_nanos);
+  MatchQuery(query, false, lock, &path);
   if (custom_policy_) {
     if (Status scored = ScoreWithoutLock(query, lock, &path); !scored.ok()) return scored;
   }
+  const int64_t now = now_nanos_;
   const PolicyInput in = MakeInput(query);
-  if (!custom_policy_) ScoreUnderLock(in);
+  if (!custom_policy_) policy_->Score(in, costs_.data());
 
   ScoreTable table;
   table.prompt_tokens = query.prompt_tokens;

@@ -1,11 +1,13 @@
 // RouterCore: the state of a PrefixRouter and the way of a request through it.
 //
-//   check the request, hash it in chunks           no lock
-//   match it; if much of it is new, note where     lock
-//   hash the new part block by block               no lock
-//   match again, score, choose, reserve, insert    lock
+//   check the request, hash its first block            no lock
+//   is the first block known?                          lock
+//   hash the prompt: in chunks if so, else by blocks   no lock
+//   match it; if much of it is new, note where         lock
+//   hash the new part by blocks                        no lock
+//   match, score, choose, reserve, insert              lock
 //
-// The locked parts take under a microsecond, so one lock is enough: it keeps decisions in one order,
+// The locked parts take about a microsecond, so one lock is enough: it keeps decisions in one order,
 // in which each sees all earlier ones, and no herd forms. docs/concurrency.md has the figures.
 // Shared by the router and its leases, which may outlive it.
 #ifndef PREFIXROUTER_LIB_ROUTER_CORE_H_
@@ -82,9 +84,10 @@ class RouterCore {
   // The policy's view of a request that has been matched. Restricts the candidates to the request's
   // mask in masked_*.
   PolicyInput MakeInput(const Query& query) PREFIX_ROUTER_REQUIRES(mutex_);
-  // Fills costs_.
-  void ScoreUnderLock(const PolicyInput& in) PREFIX_ROUTER_REQUIRES(mutex_);
-  // The same for a custom policy: leaves the lock while it runs, so everything may have changed.
+  void MatchQuery(Query& query, bool for_insert, MutexLock& lock, Path* path)
+      PREFIX_ROUTER_REQUIRES(mutex_);
+  // Fills costs_ by a custom policy. Leaves the lock while it runs, so everything may have changed;
+  // matches again.
   Status ScoreWithoutLock(const Query& query, MutexLock& lock, Path* path)
       PREFIX_ROUTER_REQUIRES(mutex_);
   double PredictedTtft(const Query& query, const PolicyInput& in, uint32_t slot) const
@@ -114,6 +117,7 @@ class RouterCore {
 
   // Scratch of one decision, by slot.
   std::vector<float> costs_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  std::vector<float> tie_scratch_ PREFIX_ROUTER_GUARDED_BY(mutex_);
   std::vector<float> masked_penalty_ PREFIX_ROUTER_GUARDED_BY(mutex_);
   std::vector<uint8_t> masked_eligible_ PREFIX_ROUTER_GUARDED_BY(mutex_);
   const float* penalty_ PREFIX_ROUTER_GUARDED_BY(mutex_) = nullptr;  // of this decision

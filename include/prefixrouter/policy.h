@@ -45,12 +45,16 @@ struct PolicyInput {
   const float* pending_tokens = nullptr;
   // Prefill rate in tokens a second, > 0: learned, configured or the default.
   const float* tokens_per_s = nullptr;
+  // 1 / (tokens_per_s * weight): multiplying by it makes seconds of tokens.
+  const float* seconds_per_token = nullptr;
   // Requests in flight: leases, plus what the engine reports beyond them.
   const float* requests = nullptr;
   // Tokens of prompts and outputs in flight (leases).
   const float* kv_tokens = nullptr;
-  // Reported share of KV memory in use, faded by age; 0 when not known.
+  // Reported share of KV memory in use, faded by age; 0 when not known. any_report: some instance's
+  // report counts still; without one all are 0.
   const float* kv_usage = nullptr;
+  bool any_report = false;
   const float* weight = nullptr;  // InstanceOptions::weight
 
   float prompt_tokens = 0;

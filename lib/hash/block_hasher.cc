@@ -82,8 +82,13 @@ void BlockHasher::ExtendKeys(uint64_t previous, const unsigned char* prompt, siz
   uint64_t* const out = keys.data();
 
   if (items.empty() && block_bytes == 64) {  // 16 tokens: the length is a constant for XXH3
+    // A copy that `out` cannot alias stays in registers.
+    unsigned char secret[kSecretBytes];
+    std::memcpy(secret, secret_, kSecretBytes);
+    const uint64_t fold_previous = fold_previous_, fold_content = fold_content_;
     for (size_t i = 0; i < count; ++i, block += 64) {
-      previous = Fold(previous, XXH3_64bits_withSecret(block, 64, secret_, kSecretBytes));
+      const uint64_t content = XXH3_64bits_withSecret(block, 64, secret, kSecretBytes);
+      previous = MultiplyFold(previous ^ fold_previous, content ^ fold_content);
       out[i] = previous;
     }
     return;

@@ -1,18 +1,21 @@
 #include "lib/hash/prompt_keys.h"
 
-#include <algorithm>
+#include <iterator>
 
 namespace prefixrouter {
 
 PromptKeys::PromptKeys(Span<const uint64_t> block_keys)
-    : block_count_(static_cast<uint32_t>(block_keys.size())), block_keys_(block_keys) {}
+    : block_count_(static_cast<uint32_t>(block_keys.size())),
+      first_key_(block_keys.empty() ? 0 : block_keys[0]),
+      keys_(block_keys.data()) {}
 
 PromptKeys::PromptKeys(const BlockHasher& hasher, const Request& request) : hasher_(&hasher) {
   size_t prompt_bytes = 0;
   switch (request.form) {
     case PromptForm::kBlockKeys:
-      block_keys_ = request.block_keys;
-      block_count_ = static_cast<uint32_t>(block_keys_.size());
+      block_count_ = static_cast<uint32_t>(request.block_keys.size());
+      keys_ = request.block_keys.data();
+      if (block_count_ != 0) first_key_ = keys_[0];
       return;
     case PromptForm::kTokens:
       prompt_ = reinterpret_cast<const unsigned char*>(request.tokens.data());
@@ -28,27 +31,35 @@ PromptKeys::PromptKeys(const BlockHasher& hasher, const Request& request) : hash
   }
   items_ = request.multimodal;
   block_count_ = static_cast<uint32_t>(prompt_bytes / block_bytes_);
+  keys_begin_ = block_count_;
   root_key_ = hasher.RootKey(request.key_space, request.form);
-  chunk_blocks_ = ChunkBlocks(block_bytes_);
-
-  if (chunk_blocks_ == 0) {
-    own_block_keys_.resize(block_count_);
-    block_keys_ = {own_block_keys_.data(), own_block_keys_.size()};
-    hasher.ExtendKeys(root_key_, prompt_, block_bytes_, 0, items_, item_unit_bytes_,
-                      {own_block_keys_.data(), own_block_keys_.size()});
-    return;
-  }
-  chunk_keys_.resize(block_count_ / chunk_blocks_);
-  hasher.ExtendKeys(root_key_, prompt_, block_bytes_ * chunk_blocks_, 0, items_, item_unit_bytes_,
-                    {chunk_keys_.data(), chunk_keys_.size()});
+  if (block_count_ != 0) ComputeKeys(0, root_key_, {&first_key_, 1});
 }
 
-void PromptKeys::BlockKeys(uint32_t first, uint64_t previous, Span<uint64_t> keys) const {
-  if (complete()) {
-    std::copy_n(block_keys_.begin() + first, keys.size(), keys.begin());
+void PromptKeys::Hash(bool first_block_known) {
+  if (complete()) return;
+  const uint32_t chunk_blocks = ChunkBlocks(block_bytes_);
+  if (!first_block_known || chunk_blocks == 0) {
+    HashBlocks(0, root_key_);
     return;
   }
-  hasher_->ExtendKeys(previous, prompt_, block_bytes_, first, items_, item_unit_bytes_, keys);
+  chunk_blocks_ = chunk_blocks;
+  chunk_keys_.resize(block_count_ / chunk_blocks);
+  hasher_->ExtendKeys(root_key_, prompt_, block_bytes_ * chunk_blocks, 0, items_, item_unit_bytes_,
+                      {chunk_keys_.data(), chunk_keys_.size()});
+}
+
+void PromptKeys::HashBlocks(uint32_t first, uint64_t previous) {
+  if (first >= keys_begin_) return;
+  const uint32_t count = block_count_ - first;
+  uint64_t* keys = few_keys_;
+  if (count > std::size(few_keys_)) {
+    many_keys_ = std::make_unique_for_overwrite<uint64_t[]>(count);
+    keys = many_keys_.get();
+  }
+  ComputeKeys(first, previous, {keys, count});
+  keys_ = keys;
+  keys_begin_ = first;
 }
 
 }  // namespace prefixrouter

@@ -1,26 +1,27 @@
-// PromptKeys: the keys of one prompt, as the index asks for them.
+// PromptKeys: the keys of one prompt, hashed no finer than the index needs them.
 //
 // Hashing is the floor of a router's cost, and hashing block by block is slow: XXH3 takes 6 ns for a
 // block of 16 tokens (64 bytes) whatever the instruction set, 3 times what it needs for the same
-// bytes in long stretches. So a prompt of tokens or text is hashed in *chunks* of about 2 KiB, once,
-// before any lock is taken. Chunk key c is chained over the chunks before it like block keys are
-// over blocks, and the index keeps both kinds for the prompts that it knows:
+// bytes in long stretches. So a prompt of tokens or text that may be known is hashed in *chunks* of
+// about 2 KiB. Chunk key c is chained over the chunks before it like block keys are over blocks, and
+// the index keeps both kinds for the prompts that it knows:
 //
 //   blocks      0   1   2  ...  31 | 32  33  ...  63 | 64  65  66
 //   chunk keys                  c0 |              c1 |
 //
 // A known prompt is recognised by its chunk keys. Block keys are computed where a stretch of the
 // index begins or ends inside a chunk (less than a chunk of them), and for the part of the prompt
-// that is new.
+// that is new: HashBlocks. A prompt whose first block is not known needs no chunk keys at all.
 //
-// Prompts with ready-made keys, and those with blocks of 1 KiB or more, have all block keys at once
-// and no chunks. Measured on 8,192 tokens (AVX2): one XXH3 pass 1.1 us, chunks of 16 blocks 1.9 us,
-// 32 blocks 1.5 us, 64 blocks 1.3 us, block by block 3.1 us.
+// Prompts with ready-made keys, and those with blocks of more than 1 KiB, have no chunks.
+// Measured on 8,192 tokens (AVX2): one XXH3 pass 1.1 us, chunks of 16 blocks 1.9 us, 32 blocks
+// 1.5 us, 64 blocks 1.3 us, block by block 3.1 us.
 #ifndef PREFIXROUTER_LIB_HASH_PROMPT_KEYS_H_
 #define PREFIXROUTER_LIB_HASH_PROMPT_KEYS_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "absl/container/inlined_vector.h"
 #include "prefixrouter/block_hasher.h"
@@ -37,7 +38,7 @@ inline constexpr uint32_t ChunkBlocks(size_t block_bytes) {
 
 class PromptKeys {
  public:
-  // Hashes the chunks. Borrows what the request points at. REQUIRES: a valid request.
+  // Borrows what the request points at. Hashes the first block only. REQUIRES: a valid request.
   PromptKeys(const BlockHasher& hasher, const Request& request);
   // Ready-made keys, borrowed.
   explicit PromptKeys(Span<const uint64_t> block_keys);
@@ -46,24 +47,40 @@ class PromptKeys {
 
   uint32_t block_count() const { return block_count_; }
   uint64_t root_key() const { return root_key_; }
+  // Of block 0; 0 when there is no block.
+  uint64_t first_key() const { return first_key_; }
 
-  // All block keys are there: block_keys() may be used, and there are no chunks.
-  bool complete() const { return chunk_blocks_ == 0; }
-  Span<const uint64_t> block_keys() const { return block_keys_; }
+  // Hashes in the way that fits a prompt whose first block is known to the index or not.
+  void Hash(bool first_block_known);
+  // Computes the keys of block `first` and of all behind it. previous: key of block first - 1, or
+  // root_key().
+  void HashBlocks(uint32_t first, uint64_t previous);
 
-  // Blocks a chunk, 0 if complete(); and the keys of all whole chunks.
+  // Block keys are there from this block on; block_count() when there are none.
+  uint32_t keys_begin() const { return keys_begin_; }
+  // All block keys are there.
+  bool complete() const { return keys_begin_ == 0; }
+  // The keys from block `first` on. REQUIRES: first >= keys_begin()
+  Span<const uint64_t> KeysFrom(uint32_t first) const {
+    return {keys_ + (first - keys_begin_), block_count_ - first};
+  }
+
+  // Blocks a chunk, and the keys of all whole chunks. 0 and none when they have not been computed.
   uint32_t chunk_blocks() const { return chunk_blocks_; }
   Span<const uint64_t> chunk_keys() const { return {chunk_keys_.data(), chunk_keys_.size()}; }
 
   // Key of block i, given the key of block i-1 (root_key() for block 0). REQUIRES: i < block_count()
   uint64_t BlockKey(uint32_t i, uint64_t previous) const {
-    if (complete()) return block_keys_[i];
+    if (i >= keys_begin_) return keys_[i - keys_begin_];
+    if (i == 0) return first_key_;
     uint64_t key;
-    hasher_->ExtendKeys(previous, prompt_, block_bytes_, i, items_, item_unit_bytes_, {&key, 1});
+    ComputeKeys(i, previous, {&key, 1});
     return key;
   }
-  // Keys of blocks [first, first + keys.size()).
-  void BlockKeys(uint32_t first, uint64_t previous, Span<uint64_t> keys) const;
+  // Computes the keys of blocks [first, first + keys.size()).
+  void ComputeKeys(uint32_t first, uint64_t previous, Span<uint64_t> keys) const {
+    hasher_->ExtendKeys(previous, prompt_, block_bytes_, first, items_, item_unit_bytes_, keys);
+  }
 
  private:
   const BlockHasher* hasher_ = nullptr;
@@ -73,11 +90,15 @@ class PromptKeys {
   Span<const MultimodalItem> items_;
 
   uint32_t block_count_ = 0;
-  uint32_t chunk_blocks_ = 0;
   uint64_t root_key_ = 0;
-  Span<const uint64_t> block_keys_;
+  uint64_t first_key_ = 0;
+  uint32_t chunk_blocks_ = 0;
   absl::InlinedVector<uint64_t, 256> chunk_keys_;  // no allocation up to 128k tokens
-  absl::InlinedVector<uint64_t, 64> own_block_keys_;
+
+  uint32_t keys_begin_ = 0;
+  const uint64_t* keys_ = nullptr;  // borrowed, few_keys_ or many_keys_
+  uint64_t few_keys_[8];
+  std::unique_ptr<uint64_t[]> many_keys_;
 };
 
 }  // namespace prefixrouter

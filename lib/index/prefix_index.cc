@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lib/base/vector.h"
+
 namespace prefixrouter {
 namespace {
 
@@ -35,6 +37,15 @@ size_t MapGrowthBound(const Map& map, size_t added) {
   return MapBytes<Map>(std::bit_ceil((map.size() + added) * 8 / 7 + 16) * 2);
 }
 
+PREFIX_ROUTER_VECTOR void AddDense(const uint32_t* helds, uint32_t size, uint32_t start,
+                                   uint32_t blocks, uint32_t* matched) {
+#pragma omp simd
+  for (uint32_t slot = 0; slot < size; ++slot) {
+    const uint32_t gained = helds[slot] < blocks ? helds[slot] : blocks;
+    matched[slot] += matched[slot] == start ? gained : 0;
+  }
+}
+
 uintptr_t Address(const Run* run) { return reinterpret_cast<uintptr_t>(run); }
 
 }  // namespace
@@ -52,11 +63,12 @@ void PrefixIndex::Match(const PromptKeys& prompt, Path* path) {
   std::fill(matched_.begin(), matched_.end(), 0u);
   uint32_t position = 0;
   uint64_t key = prompt.root_key();
+  path->needs_block_keys = false;
   while (position < prompt.block_count()) {
     Run* run = table_.Find(prompt.BlockKey(position, key));
     // A key that is found at another depth belongs to another prefix: keys that a caller made.
     if (run == nullptr || run->start != position) break;
-    const uint32_t blocks = MatchRun(*run, prompt);
+    const uint32_t blocks = MatchRun(*run, prompt, &path->needs_block_keys);
     AddMatches(*run, blocks);
     path->steps.push_back({run, blocks});
     position += blocks;
@@ -68,11 +80,12 @@ void PrefixIndex::Match(const PromptKeys& prompt, Path* path) {
 }
 
 // How many blocks of the run, whose first one is known to match, the prompt has.
-uint32_t PrefixIndex::MatchRun(const Run& run, const PromptKeys& prompt) const {
+uint32_t PrefixIndex::MatchRun(const Run& run, const PromptKeys& prompt,
+                               bool* needs_block_keys) const {
   const uint32_t limit = std::min(run.length, prompt.block_count() - run.start);
   if (prompt.complete()) {
     const uint64_t* const mine = run.keys.data();
-    const uint64_t* const theirs = prompt.block_keys().data() + run.start;
+    const uint64_t* const theirs = prompt.KeysFrom(run.start).data();
     if (mine[limit - 1] == theirs[limit - 1]) return limit;
     uint32_t equal = 1, unequal = limit;  // blocks [0, equal) are equal, [0, unequal) are not
     while (unequal - equal > 1) {
@@ -83,7 +96,13 @@ uint32_t PrefixIndex::MatchRun(const Run& run, const PromptKeys& prompt) const {
   }
 
   uint32_t equal = 1;
-  if (run.chunk_blocks == prompt.chunk_blocks() && run.ChunkCount(limit) != 0) {
+  if (run.chunk_blocks != prompt.chunk_blocks()) {
+    constexpr uint32_t kFewBlocks = 32;
+    if (limit > kFewBlocks) {
+      *needs_block_keys = true;
+      return equal;
+    }
+  } else if (run.ChunkCount(limit) != 0) {
     const uint64_t* const mine = run.chunk_keys.data();
     const uint64_t* const theirs =
         prompt.chunk_keys().data() + run.start / run.chunk_blocks;
@@ -111,11 +130,7 @@ void PrefixIndex::AddMatches(const Run& run, uint32_t blocks) {
   uint32_t* const matched = matched_.data();
   const uint32_t start = run.start;
   if (holders.dense()) {
-    const uint32_t limit = holders.limit();
-    for (uint32_t slot = 0; slot < limit; ++slot) {
-      const uint32_t gained = std::min(helds[slot], blocks);
-      matched[slot] += matched[slot] == start ? gained : 0;
-    }
+    AddDense(helds, holders.limit(), start, blocks, matched);
     return;
   }
   const uint32_t* const slots = holders.slots();
@@ -128,7 +143,7 @@ void PrefixIndex::AddMatches(const Run& run, uint32_t blocks) {
 // ---- Predicted prompts -------------------------------------------------------------------------
 
 InsertResult PrefixIndex::Insert(uint32_t slot_number, const PromptKeys& prompt, Path* path,
-                                 Span<const uint64_t> suffix, int64_t now_nanos, bool pin) {
+                                 int64_t now_nanos, bool pin) {
   const uint32_t wanted = prompt.block_count();
   if (wanted == 0) return {};
   ++operation_;
@@ -151,7 +166,12 @@ InsertResult PrefixIndex::Insert(uint32_t slot_number, const PromptKeys& prompt,
     return made;
   };
 
-  if (!make_bytes(PathBytesBound(slot_number, *path))) return {matched_[slot_number], {}};
+  if (!make_bytes(PathBytesBound(slot_number, *path) + ChunkKeyBytesBound(*path, prompt))) {
+    return {matched_[slot_number], {}};
+  }
+  for (const PathStep& step : path->steps) {
+    if (step.blocks == step.run->length) LearnChunkKeys(step.run, prompt);
+  }
   const uint32_t own = matched_[slot_number];
   uint32_t goal = own;
   std::vector<uint64_t> recomputed;
@@ -160,7 +180,6 @@ InsertResult PrefixIndex::Insert(uint32_t slot_number, const PromptKeys& prompt,
     const uint64_t evicted_before_room = evicted_blocks_;
     goal = own + static_cast<uint32_t>(MakeRoom(slot, wanted - own));
     if (evicted_blocks_ != evicted_before_room) Match(prompt, path);
-    const uint32_t suffix_begin = wanted - static_cast<uint32_t>(suffix.size());
     for (;;) {
       const uint32_t blocks_before = path->blocks;
       const uint32_t added = goal > blocks_before ? goal - blocks_before : 0;
@@ -172,15 +191,12 @@ InsertResult PrefixIndex::Insert(uint32_t slot_number, const PromptKeys& prompt,
     }
     if (goal > path->blocks) {
       Span<const uint64_t> keys;
-      if (path->blocks >= suffix_begin) {
-        keys = suffix.subspan(path->blocks - suffix_begin, goal - path->blocks);
+      if (path->blocks >= prompt.keys_begin()) {
+        keys = prompt.KeysFrom(path->blocks).subspan(0, goal - path->blocks);
       } else {  // making room has shortened the path
         recomputed.resize(goal - path->blocks);
-        prompt.BlockKeys(path->blocks, path->last_key, {recomputed.data(), recomputed.size()});
-        keys = {recomputed.data(), recomputed.size()};
-      }
-      for (const PathStep& step : path->steps) {
-        if (step.blocks == step.run->length) LearnChunkKeys(step.run, prompt);
+        prompt.ComputeKeys(path->blocks, path->last_key, recomputed);
+        keys = recomputed;
       }
       Append(path, keys, &prompt);
     }
@@ -543,7 +559,7 @@ void PrefixIndex::Append(Path* path, Span<const uint64_t> keys, const PromptKeys
 
 // Gives chunk keys to a run that a prompt with chunk keys covers to its end.
 void PrefixIndex::LearnChunkKeys(Run* run, const PromptKeys& prompt) {
-  if (run->chunk_blocks != 0 || prompt.complete()) return;
+  if (run->chunk_blocks != 0 || prompt.chunk_blocks() == 0) return;
   run->chunk_blocks = prompt.chunk_blocks();
   const uint32_t chunks = run->ChunkCount(run->length);
   run->chunk_keys.Resize(meter_, 0, chunks);
@@ -570,6 +586,16 @@ size_t PrefixIndex::PathBytesBound(uint32_t slot, const Path& path) const {
   return bytes;
 }
 
+// An upper bound of the memory that LearnChunkKeys takes for the path.
+size_t PrefixIndex::ChunkKeyBytesBound(const Path& path, const PromptKeys& prompt) const {
+  size_t bytes = 0;
+  for (const PathStep& step : path.steps) {
+    if (step.run->chunk_blocks != 0 || prompt.chunk_blocks() == 0) continue;
+    bytes += KeyArray::Bytes(step.run->length / prompt.chunk_blocks() + 1);
+  }
+  return bytes;
+}
+
 // An upper bound of the memory that one Append of `added` blocks takes.
 size_t PrefixIndex::AppendBytesBound(const Path& path, uint32_t added,
                                      const PromptKeys* prompt) const {
@@ -589,9 +615,8 @@ size_t PrefixIndex::AppendBytesBound(const Path& path, uint32_t added,
     }
   }
   size_t keys = added + added / 8 + moved / 4 + 16;
-  if (prompt != nullptr && !prompt->complete()) {  // chunk keys, of the whole path if they are new
-    keys += (path.blocks + added + moved) / prompt->chunk_blocks() * 9 / 8 +
-            4 * (path.steps.size() + 2);
+  if (prompt != nullptr && prompt->chunk_blocks() != 0) {
+    keys += (added + moved) / prompt->chunk_blocks() * 9 / 8 + 8;
   }
   return bytes + keys * sizeof(uint64_t) + 256;
 }

@@ -70,6 +70,9 @@ struct Path {
   absl::InlinedVector<PathStep, 16> steps;
   uint32_t blocks = 0;    // leading blocks that any slot holds, or that lead to held ones
   uint64_t last_key = 0;  // key of the last of them, or the prompt's root key
+  // The path ends at a long run without chunk keys: it may go on, but all block keys of the prompt
+  // are needed to say so. Only when they are not there.
+  bool needs_block_keys = false;
 };
 
 // The pinned prefix of a running request. Plain data; harmless once its slot is gone.
@@ -110,19 +113,23 @@ class PrefixIndex {
 
   // ---- Match ----------------------------------------------------------------------------------
 
+  // Whether some prompt that begins with the block of this key is known.
+  bool KnowsFirstBlock(uint64_t key) const { return table_.Find(key) != nullptr; }
+
   // Fills path, and matched(): for each slot, the leading blocks of the prompt that it holds.
-  // O(runs on the path + their holders), plus one vector pass over the slots.
+  // O(runs on the path + their holders), plus one vector pass over the slots. Hashes less than a
+  // chunk of blocks a run.
   void Match(const PromptKeys& prompt, Path* path);
   Span<const uint32_t> matched() const { return {matched_.data(), matched_.size()}; }
 
   // ---- Predicted residency --------------------------------------------------------------------
 
   // Remembers that `slot` has the prompt cached, as far as its capacity and the budget allow.
-  // `path` and matched() are of Match(prompt), with nothing in between. suffix: keys of all the
-  // blocks behind path.blocks. With pin, the prefix is not evicted until Unpin.
-  // REQUIRES: the slot is in use.
-  InsertResult Insert(uint32_t slot, const PromptKeys& prompt, Path* path,
-                      Span<const uint64_t> suffix, int64_t now_nanos, bool pin);
+  // `path` and matched() are of Match(prompt), with nothing in between. Best with the keys of all
+  // blocks behind path->blocks computed; those that are not there are hashed here. With pin, the
+  // prefix is not evicted until Unpin. REQUIRES: the slot is in use.
+  InsertResult Insert(uint32_t slot, const PromptKeys& prompt, Path* path, int64_t now_nanos,
+                      bool pin);
   // Ends a pin; the prefix counts as used now.
   void Unpin(const PinnedPrefix& pinned, int64_t now_nanos);
 
@@ -177,7 +184,7 @@ class PrefixIndex {
   };
 
   // Structure: prefix_index.cc.
-  uint32_t MatchRun(const Run& run, const PromptKeys& prompt) const;
+  uint32_t MatchRun(const Run& run, const PromptKeys& prompt, bool* needs_block_keys) const;
   void AddMatches(const Run& run, uint32_t blocks);
   Run* NewRun(Run* parent, uint32_t start, uint64_t first_key);
   // Makes blocks [0, at) of the run a run of their own, which is returned; `run` keeps the rest.
@@ -191,6 +198,7 @@ class PrefixIndex {
   void Append(Path* path, Span<const uint64_t> keys, const PromptKeys* prompt);
   void LearnChunkKeys(Run* run, const PromptKeys& prompt);
   size_t PathBytesBound(uint32_t slot, const Path& path) const;
+  size_t ChunkKeyBytesBound(const Path& path, const PromptKeys& prompt) const;
   size_t AppendBytesBound(const Path& path, uint32_t new_blocks, const PromptKeys* prompt) const;
   void Locate(Run* run, uint32_t begin, uint32_t end);
   void Unlocate(Run* run, uint32_t begin, uint32_t end);

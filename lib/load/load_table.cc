@@ -38,6 +38,7 @@ void LoadTable::Add(InstanceId id, const InstanceOptions& options) {
       array->resize(size, 0);
     }
     tokens_per_s_.resize(size, 1);
+    seconds_per_token_.resize(size, 1);
     weight_.resize(size, 1);
   }
   Instance& instance = instances_[slot];
@@ -180,7 +181,9 @@ void LoadTable::UpdatePending(uint32_t slot) {
 }
 
 void LoadTable::UpdateRate(uint32_t slot) {
-  tokens_per_s_[slot] = static_cast<float>(instances_[slot].rate.tokens_per_s());
+  const double rate = instances_[slot].rate.tokens_per_s();
+  tokens_per_s_[slot] = static_cast<float>(rate);
+  seconds_per_token_[slot] = static_cast<float>(1 / (rate * weight_[slot]));
 }
 
 // ---- Time --------------------------------------------------------------------------------------
@@ -234,15 +237,15 @@ PREFIX_ROUTER_VECTOR void LoadTable::DrainFluid(int64_t now_nanos) {
   const float* const rate = tokens_per_s_.data();
   const float* const leased = lease_pending_.data();
   const float* const external = external_pending_.data();
-  float totals[8] = {};
+  float total = 0;
+#pragma omp simd reduction(+ : total)
   for (size_t i = 0; i < size; ++i) {
     const float left = fluid[i] - rate[i] * seconds;
     fluid[i] = left > 0 ? left : 0;
+    total += fluid[i];
     pending[i] = leased[i] + fluid[i] + external[i];
   }
-  for (size_t i = 0; i < size; ++i) totals[i % 8] += fluid[i];
-  fluid_total_ = 0;
-  for (const float total : totals) fluid_total_ += total;
+  fluid_total_ = total;
 }
 
 bool LoadTable::StaleReport(uint32_t slot, int64_t now_nanos) const {
@@ -256,9 +259,11 @@ void LoadTable::FillInput(PolicyInput* in) const {
   in->eligible = eligible_.data();
   in->pending_tokens = pending_.data();
   in->tokens_per_s = tokens_per_s_.data();
+  in->seconds_per_token = seconds_per_token_.data();
   in->requests = requests_.data();
   in->kv_tokens = kv_tokens_.data();
   in->kv_usage = kv_usage_.data();
+  in->any_report = any_report_;
   in->weight = weight_.data();
   const double waiting = static_cast<double>(requests_waiting_) + external_waiting_ +
                          fluid_total_ / std::max(mean_uncached_tokens_, 1.0);

@@ -125,6 +125,7 @@ class LoadTable {
   std::vector<float> external_pending_;
   std::vector<float> external_requests_;  // faded
   std::vector<float> tokens_per_s_;
+  std::vector<float> seconds_per_token_;
   std::vector<float> requests_;
   std::vector<float> kv_tokens_;
   std::vector<float> kv_usage_;

@@ -8,109 +8,83 @@
 namespace prefixrouter {
 namespace {
 
-// Loops over all slots keep one result for each of this many lanes, which lets the compiler use
-// vector registers without changing the meaning of float arithmetic.
-constexpr size_t kLanes = 16;
-
-float LowestLane(const float* lanes) { return *std::min_element(lanes, lanes + kLanes); }
+// `omp simd` allows the compiler to take the minimum of floats in vector registers, whose order of
+// comparisons it must otherwise keep. It needs no OpenMP runtime.
 
 // cost += penalty, NaN becomes infinity; returns the lowest.
 PREFIX_ROUTER_VECTOR float AddPenalties(const float* penalty, float* cost, size_t size) {
-  float lanes[kLanes];
-  std::fill_n(lanes, kLanes, INFINITY);
-  size_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) {
-    for (size_t j = 0; j < kLanes; ++j) {
-      const float sum = cost[i + j] + penalty[i + j];
-      const float number = sum < INFINITY ? sum : INFINITY;
-      cost[i + j] = number;
-      lanes[j] = number < lanes[j] ? number : lanes[j];
-    }
-  }
-  for (; i < size; ++i) {
+  float lowest = INFINITY;
+#pragma omp simd reduction(min : lowest)
+  for (size_t i = 0; i < size; ++i) {
     const float sum = cost[i] + penalty[i];
-    cost[i] = sum < INFINITY ? sum : INFINITY;
-    lanes[0] = std::min(lanes[0], cost[i]);
+    const float number = sum < INFINITY ? sum : INFINITY;
+    cost[i] = number;
+    lowest = number < lowest ? number : lowest;
   }
-  return LowestLane(lanes);
+  return lowest;
 }
 
-PREFIX_ROUTER_VECTOR float Lowest(const float* cost, size_t size) {
-  float lanes[kLanes];
-  std::fill_n(lanes, kLanes, INFINITY);
-  size_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) {
-    for (size_t j = 0; j < kLanes; ++j) {
-      lanes[j] = cost[i + j] < lanes[j] ? cost[i + j] : lanes[j];
-    }
-  }
-  for (; i < size; ++i) lanes[0] = std::min(lanes[0], cost[i]);
-  return LowestLane(lanes);
+PREFIX_ROUTER_VECTOR float Lowest(const float* values, size_t size) {
+  float lowest = INFINITY;
+#pragma omp simd reduction(min : lowest)
+  for (size_t i = 0; i < size; ++i) lowest = values[i] < lowest ? values[i] : lowest;
+  return lowest;
 }
 
-// How many are at most `limit`.
-PREFIX_ROUTER_VECTOR uint32_t CountUpTo(const float* cost, size_t size, float limit) {
-  uint32_t lanes[kLanes] = {};
-  size_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) {
-    for (size_t j = 0; j < kLanes; ++j) lanes[j] += cost[i + j] <= limit ? 1 : 0;
-  }
+PREFIX_ROUTER_VECTOR uint32_t CountEqual(const float* values, size_t size, float value) {
   uint32_t count = 0;
-  for (; i < size; ++i) count += cost[i] <= limit ? 1 : 0;
-  for (size_t j = 0; j < kLanes; ++j) count += lanes[j];
+#pragma omp simd reduction(+ : count)
+  for (size_t i = 0; i < size; ++i) count += values[i] == value ? 1 : 0;
   return count;
 }
 
-// First slot whose value is `value`. REQUIRES: there is one.
-PREFIX_ROUTER_VECTOR uint32_t Find(const float* values, size_t size, float value) {
+// The n-th slot, from 0, whose value is `value`. REQUIRES: there are more than n.
+uint32_t FindNth(const float* values, size_t size, float value, uint32_t n) {
+  constexpr size_t kStretch = 256;
   size_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) {
-    uint32_t equal = 0;
-    for (size_t j = 0; j < kLanes; ++j) equal |= values[i + j] == value ? 1 : 0;
-    if (equal) break;
+  for (; i + kStretch <= size; i += kStretch) {
+    const uint32_t count = CountEqual(values + i, kStretch, value);
+    if (n < count) break;
+    n -= count;
   }
-  while (values[i] != value) ++i;
-  return static_cast<uint32_t>(i);
+  for (;; ++i) {
+    if (values[i] == value && n-- == 0) return static_cast<uint32_t>(i);
+  }
+}
+
+uint32_t Find(const float* values, size_t size, float value) {
+  return FindNth(values, size, value, 0);
+}
+
+// out = value where key is `wanted` or less, else infinity.
+PREFIX_ROUTER_VECTOR void KeepWhere(const float* key, float wanted, const float* value, float* out,
+                                    size_t size) {
+  for (size_t i = 0; i < size; ++i) out[i] = key[i] <= wanted ? value[i] : INFINITY;
 }
 
 // Of the slots whose cost is at most `limit`, the fewest requests, then the least pending work, then
 // by chance.
-uint32_t BreakTie(const PolicyInput& in, const float* cost, float limit) {
-  float requests = INFINITY, pending = INFINITY;
-  uint32_t equal = 0;
-  const auto visit = [&](auto&& each) {
-    for (uint32_t i = 0; i < in.size; ++i) {
-      if (cost[i] <= limit) each(i, in.requests[i] / in.weight[i], in.pending_tokens[i]);
-    }
-  };
-  visit([&](uint32_t, float r, float p) {
-    if (r < requests || (r == requests && p < pending)) {
-      requests = r;
-      pending = p;
-      equal = 0;
-    }
-    if (r == requests && p == pending) ++equal;
-  });
-  // The high half of the random number: policies that draw use the low half first.
-  uint64_t left = (in.random >> 32) * equal >> 32;
-  uint32_t chosen = Choice::kNone;
-  visit([&](uint32_t i, float r, float p) {
-    if (r == requests && p == pending && chosen == Choice::kNone && left-- == 0) chosen = i;
-  });
-  return chosen;
+uint32_t BreakTie(const PolicyInput& in, const float* cost, float limit, float* scratch) {
+  const size_t size = in.size;
+  for (const float* const value : {in.requests, in.pending_tokens}) {
+    KeepWhere(cost, limit, value, scratch, size);
+    cost = scratch;
+    limit = Lowest(scratch, size);
+  }
+  const uint32_t equal = CountEqual(scratch, size, limit);
+  // Multiplied rather than divided: uniform, and independent of the low bits that policies draw from.
+  const uint32_t nth = static_cast<uint32_t>((in.random >> 32) * equal >> 32);
+  return FindNth(scratch, size, limit, nth);
 }
 
 PREFIX_ROUTER_VECTOR uint32_t Most(const uint32_t* values, const float* penalty, size_t size) {
-  uint32_t lanes[kLanes] = {};
-  size_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) {
-    for (size_t j = 0; j < kLanes; ++j) {
-      const uint32_t value = penalty[i + j] == 0 ? values[i + j] : 0;
-      lanes[j] = value > lanes[j] ? value : lanes[j];
-    }
+  uint32_t most = 0;
+#pragma omp simd reduction(max : most)
+  for (size_t i = 0; i < size; ++i) {
+    const uint32_t value = penalty[i] == 0 ? values[i] : 0;
+    most = value > most ? value : most;
   }
-  for (; i < size; ++i) lanes[0] = std::max(lanes[0], penalty[i] == 0 ? values[i] : 0u);
-  return *std::max_element(lanes, lanes + kLanes);
+  return most;
 }
 
 }  // namespace
@@ -119,8 +93,8 @@ uint32_t MostCachedBlocks(const PolicyInput& in, const float* penalty) {
   return Most(in.cached_blocks, penalty, in.size);
 }
 
-Choice ChooseLowest(const Policy& policy, const PolicyInput& in, const float* penalty,
-                    float* cost) {
+Choice ChooseLowest(const Policy& policy, const PolicyInput& in, const float* penalty, float* cost,
+                    float* scratch) {
   Choice choice;
   const size_t size = in.size;
   float lowest = AddPenalties(penalty, cost, size);
@@ -128,20 +102,21 @@ Choice ChooseLowest(const Policy& policy, const PolicyInput& in, const float* pe
     std::copy_n(penalty, size, cost);
     lowest = 0;
   }
-  const uint32_t best = Find(cost, size, lowest);
-  const float limit = lowest + std::max(policy.TieTolerance(in, best), 0.0f);
-  if (CountUpTo(cost, size, limit) <= 1) {
-    choice.slot = best;
-  } else {
-    choice.slot = BreakTie(in, cost, limit);
+  choice.slot = Find(cost, size, lowest);
+  const auto lowest_of_others = [&] {
+    const float own = cost[choice.slot];
+    cost[choice.slot] = INFINITY;
+    const float others = Lowest(cost, size);
+    if (others < INFINITY) choice.runner_up = Find(cost, size, others);
+    cost[choice.slot] = own;
+    return others;
+  };
+  const float limit = lowest + std::max(policy.TieTolerance(in, choice.slot), 0.0f);
+  if (lowest_of_others() <= limit) {
     choice.rule = Rule::kNearTie;
+    choice.slot = BreakTie(in, cost, limit, scratch);
+    lowest_of_others();
   }
-
-  const float chosen_cost = cost[choice.slot];
-  cost[choice.slot] = INFINITY;
-  const float second = Lowest(cost, size);
-  if (second < INFINITY) choice.runner_up = Find(cost, size, second);
-  cost[choice.slot] = chosen_cost;
   return choice;
 }
 

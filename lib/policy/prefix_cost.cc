@@ -30,29 +30,29 @@ constexpr float kPressureFactor = 2 / (1 - kPressureStart);
 constexpr float kTieBlocks = 2;
 constexpr float kTieTokensMax = 128;
 
-PREFIX_ROUTER_VECTOR void ScoreAll(const PolicyInput& in, float miss_weight, float* cost) {
+PREFIX_ROUTER_VECTOR void ScoreWork(const PolicyInput& in, float miss_weight, float* cost) {
   const size_t size = in.size;
   const uint32_t* const cached_blocks = in.cached_blocks;
-  const float* const kv_usage = in.kv_usage;
   const float* const pending_tokens = in.pending_tokens;
   const float* const requests = in.requests;
-  const float* const tokens_per_s = in.tokens_per_s;
-  const float* const weight = in.weight;
+  const float* const seconds_per_token = in.seconds_per_token;
   const float tokens_per_block = in.tokens_per_block;
   const float prompt_tokens = in.prompt_tokens;
-  const float pressure_per_usage = kPressureFactor * miss_weight * prompt_tokens;
+#pragma omp simd
   for (size_t i = 0; i < size; ++i) {
     // Signed, because vector instructions convert only signed integers. Counts are below 2^24.
-    const float cached = static_cast<float>(static_cast<int32_t>(cached_blocks[i])) *
-                         tokens_per_block;
+    const float cached =
+        static_cast<float>(static_cast<int32_t>(cached_blocks[i])) * tokens_per_block;
     const float missing = prompt_tokens - cached;
     const float uncached = missing > 0 ? missing : 0;
-    const float above = kv_usage[i] - kPressureStart;
-    const float pressure = (above > 0 ? above : 0) * pressure_per_usage;
-    const float work =
-        pending_tokens[i] + miss_weight * uncached + kRequestTokens * requests[i] + pressure;
-    cost[i] = work / (tokens_per_s[i] * weight[i]);
+    const float work = pending_tokens[i] + miss_weight * uncached + kRequestTokens * requests[i];
+    cost[i] = work * seconds_per_token[i];
   }
+}
+
+float Pressure(const PolicyInput& in, size_t i, float miss_weight) {
+  const float above = std::max(in.kv_usage[i] - kPressureStart, 0.0f);
+  return above * kPressureFactor * miss_weight * in.prompt_tokens * in.seconds_per_token[i];
 }
 
 class PrefixCost final : public Policy {
@@ -60,23 +60,24 @@ class PrefixCost final : public Policy {
   const char* name() const override { return "prefix_cost"; }
 
   void Score(const PolicyInput& in, float* cost) const override {
-    ScoreAll(in, MissWeight(in), cost);
+    const float miss_weight = MissWeight(in);
+    ScoreWork(in, miss_weight, cost);
+    if (!in.any_report) return;
+    for (size_t i = 0; i < in.size; ++i) cost[i] += Pressure(in, i, miss_weight);
   }
 
   float TieTolerance(const PolicyInput& in, size_t best) const override {
-    return std::min(kTieBlocks * in.tokens_per_block, kTieTokensMax) /
-           (in.tokens_per_s[best] * in.weight[best]);
+    return std::min(kTieBlocks * in.tokens_per_block, kTieTokensMax) * in.seconds_per_token[best];
   }
 
   CostParts Explain(const PolicyInput& in, size_t i, float cost) const override {
-    const double miss_weight = MissWeight(in);
-    const double speed = double{in.tokens_per_s[i]} * in.weight[i];
+    const float miss_weight = MissWeight(in);
+    const double second = in.seconds_per_token[i];
     CostParts parts;
-    parts.pending = in.pending_tokens[i] / speed;
-    parts.uncached = miss_weight * (in.prompt_tokens - in.cached_tokens(i)) / speed;
-    parts.requests = kRequestTokens * in.requests[i] / speed;
-    parts.pressure = std::max(in.kv_usage[i] - kPressureStart, 0.0f) * kPressureFactor *
-                     miss_weight * in.prompt_tokens / speed;
+    parts.pending = in.pending_tokens[i] * second;
+    parts.uncached = miss_weight * (in.prompt_tokens - in.cached_tokens(i)) * second;
+    parts.requests = kRequestTokens * in.requests[i] * second;
+    parts.pressure = Pressure(in, i, miss_weight);
     parts.total = cost;
     return parts;
   }

@@ -143,8 +143,19 @@ class Driver {
                           Path* path) {
     PromptKeys prompt{Span<const uint64_t>(keys)};
     index.Match(prompt, path);
-    return index.Insert(slot, prompt, path, Span<const uint64_t>(keys).subspan(path->blocks),
-                        now_nanos_, pin);
+    return index.Insert(slot, prompt, path, now_nanos_, pin);
+  }
+
+  // As the router does it; and now and then in the other way, as if another thread had changed the
+  // index in between.
+  void MatchTokens(PromptKeys& keys, Path* path) {
+    keys.Hash(index_.KnowsFirstBlock(keys.first_key()) != (Below(8) == 0));
+    index_.Match(keys, path);
+    if (path->needs_block_keys) {
+      keys.HashBlocks(0, keys.root_key());
+      index_.Match(keys, path);
+    }
+    REQUIRE_FALSE(path->needs_block_keys);
   }
 
   void Insert(uint32_t slot, bool pin) {
@@ -153,10 +164,9 @@ class Driver {
     InsertResult result;
     if (workload_.tokens) {
       PromptKeys keys(hasher_, Request::FromTokens(prompt.tokens));
-      index_.Match(keys, &path);
-      Keys suffix(keys.block_count() - path.blocks);
-      keys.BlockKeys(path.blocks, path.last_key, suffix);
-      result = index_.Insert(slot, keys, &path, suffix, now_nanos_, pin);
+      MatchTokens(keys, &path);
+      if (Below(4) != 0) keys.HashBlocks(path.blocks, path.last_key);  // else Insert does it
+      result = index_.Insert(slot, keys, &path, now_nanos_, pin);
     } else {
       result = InsertKeys(index_, slot, prompt.keys, pin, &path);
     }
@@ -226,7 +236,7 @@ class Driver {
     Path path;
     if (workload_.tokens) {
       PromptKeys keys(hasher_, Request::FromTokens(prompt.tokens));
-      index_.Match(keys, &path);
+      MatchTokens(keys, &path);
     } else {
       PromptKeys keys{Span<const uint64_t>(prompt.keys)};
       index_.Match(keys, &path);

@@ -46,7 +46,7 @@ std::invoke_result_t<Call> Guard(Call call) noexcept {
 // ---- PrefixRouter ------------------------------------------------------------------------------
 
 PrefixRouter::PrefixRouter(std::shared_ptr<RouterCore> core) : core_(std::move(core)) {}
-PrefixRouter::~PrefixRouter() = default;
+PrefixRouter::~PrefixRouter() { core_->Close(); }
 
 Result<std::unique_ptr<PrefixRouter>> PrefixRouter::Create(const RouterOptions& options) {
   return Guard([&]() -> Result<std::unique_ptr<PrefixRouter>> {

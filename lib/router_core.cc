@@ -139,6 +139,7 @@ Status RouterCore::RemoveInstance(InstanceId id) {
   if (!load_.Live(id)) return NotFound(id);
   names_.erase({load_.name(id), load_.rank(id)});
   policy_->InstanceRemoved(id);
+  stats_.leases_cancelled += leases_.RemoveAllOf(id);
   index_.RemoveSlot(id.slot());
   load_.Remove(id);
   free_slots_.push_back(id.slot());
@@ -180,6 +181,11 @@ Status RouterCore::ReportLoad(InstanceId id, const EngineLoad& load) {
   return Status();
 }
 
+void RouterCore::Close() {
+  MutexLock lock(mutex_);
+  leases_ = LeaseTable();
+}
+
 // ---- Leases ------------------------------------------------------------------------------------
 
 int64_t RouterCore::Advance(int64_t now_nanos) {
@@ -205,7 +211,6 @@ bool RouterCore::EndLease(LeaseId id, LeaseEnd end, const FinishInfo& info, int6
     case LeaseEnd::kExpired: ++stats_.leases_expired; break;
   }
   index_.Unpin(lease.pinned, now_nanos);
-  if (!load_.Live(lease.instance)) return true;
   load_.Release(lease);
   if (info.output_tokens > 0) stats_.output_tokens += static_cast<uint64_t>(info.output_tokens);
   if (info.engine_cached_tokens >= 0) {
@@ -235,7 +240,7 @@ bool RouterCore::FirstToken(LeaseId id) {
   MutexLock lock(mutex_);
   Advance(now);
   LeaseRecord* lease = leases_.Find(id);
-  if (lease == nullptr || lease->first_token || !load_.Live(lease->instance)) return false;
+  if (lease == nullptr || lease->first_token) return false;
   load_.FirstToken(*lease, now_nanos_);
   lease->first_token = true;
   return true;
@@ -334,7 +339,7 @@ Status RouterCore::ScoreWithoutLock(const Query& query, MutexLock& lock, Path* p
   for (size_t i = 0; i < snapshot.ids.size(); ++i) {
     if (load_.Live(snapshot.ids[i])) costs_[i] = snapshot.costs[i];
   }
-  index_.Match(query.keys, path);
+  index_.Match(query.keys, path, true);
   return Status();
 }
 
@@ -375,7 +380,7 @@ void RouterCore::MatchQuery(Query& query, bool for_insert, MutexLock& lock, Path
   lock.Unlock();
   keys.HashBlocks(first, last_key);
   lock.Lock();
-  index_.Match(keys, path);
+  index_.Match(keys, path, true);
 }
 
 Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {

@@ -42,6 +42,8 @@ class RouterCore {
   Result<InstanceId> FindInstance(std::string_view name, uint32_t rank) const;
   Status SetInstanceState(InstanceId id, InstanceState state, double for_s);
   Status ReportLoad(InstanceId id, const EngineLoad& load);
+  // The router is gone; leases that outlive it find nothing any more.
+  void Close();
   bool FirstToken(LeaseId lease);
   bool Finish(LeaseId lease, const FinishInfo& info);
   bool Cancel(LeaseId lease);

@@ -30,11 +30,13 @@ size_t MapBytes(size_t capacity) {
                        : AllocationBytes(capacity * (sizeof(typename Map::value_type) + 1) + 32);
 }
 
+// The most that adding entries takes. The map may double from 25/32 full on, because erased entries
+// take places too.
 template <typename Map>
 size_t MapGrowthBound(const Map& map, size_t added) {
-  if ((map.size() + added) * 8 <= map.capacity() * 7) return 0;
-  // It doubles until all fit, 15 for the smallest table.
-  return MapBytes<Map>(std::bit_ceil((map.size() + added) * 8 / 7 + 16) * 2);
+  const size_t size = map.size() + added;
+  if (map.capacity() > 16 && size * 32 <= map.capacity() * 25) return 0;
+  return MapBytes<Map>(std::bit_ceil(size * 32 / 25 + 16) * 2);
 }
 
 PREFIX_ROUTER_VECTOR void AddDense(const uint32_t* helds, uint32_t size, uint32_t start,
@@ -58,7 +60,7 @@ PrefixIndex::~PrefixIndex() {
 
 // ---- Match -------------------------------------------------------------------------------------
 
-void PrefixIndex::Match(const PromptKeys& prompt, Path* path) {
+void PrefixIndex::Match(const PromptKeys& prompt, Path* path, bool hash_any) {
   path->steps.clear();
   std::fill(matched_.begin(), matched_.end(), 0u);
   uint32_t position = 0;
@@ -68,7 +70,7 @@ void PrefixIndex::Match(const PromptKeys& prompt, Path* path) {
     Run* run = table_.Find(prompt.BlockKey(position, key));
     // A key that is found at another depth belongs to another prefix: keys that a caller made.
     if (run == nullptr || run->start != position) break;
-    const uint32_t blocks = MatchRun(*run, prompt, &path->needs_block_keys);
+    const uint32_t blocks = MatchRun(*run, prompt, hash_any, &path->needs_block_keys);
     AddMatches(*run, blocks);
     path->steps.push_back({run, blocks});
     position += blocks;
@@ -80,7 +82,7 @@ void PrefixIndex::Match(const PromptKeys& prompt, Path* path) {
 }
 
 // How many blocks of the run, whose first one is known to match, the prompt has.
-uint32_t PrefixIndex::MatchRun(const Run& run, const PromptKeys& prompt,
+uint32_t PrefixIndex::MatchRun(const Run& run, const PromptKeys& prompt, bool hash_any,
                                bool* needs_block_keys) const {
   const uint32_t limit = std::min(run.length, prompt.block_count() - run.start);
   if (prompt.complete()) {
@@ -98,7 +100,7 @@ uint32_t PrefixIndex::MatchRun(const Run& run, const PromptKeys& prompt,
   uint32_t equal = 1;
   if (run.chunk_blocks != prompt.chunk_blocks()) {
     constexpr uint32_t kFewBlocks = 32;
-    if (limit > kFewBlocks) {
+    if (limit > kFewBlocks && !hash_any) {
       *needs_block_keys = true;
       return equal;
     }
@@ -162,7 +164,7 @@ InsertResult PrefixIndex::Insert(uint32_t slot_number, const PromptKeys& prompt,
   const auto make_bytes = [&](size_t bytes) {
     const uint64_t evicted_before = budget_evicted_blocks_;
     const bool made = MakeBytes(bytes);
-    if (evicted_before != budget_evicted_blocks_) Match(prompt, path);
+    if (evicted_before != budget_evicted_blocks_) Match(prompt, path, true);
     return made;
   };
 
@@ -179,7 +181,7 @@ InsertResult PrefixIndex::Insert(uint32_t slot_number, const PromptKeys& prompt,
     touch(own, false);  // so that it is not evicted to make room for what follows it
     const uint64_t evicted_before_room = evicted_blocks_;
     goal = own + static_cast<uint32_t>(MakeRoom(slot, wanted - own));
-    if (evicted_blocks_ != evicted_before_room) Match(prompt, path);
+    if (evicted_blocks_ != evicted_before_room) Match(prompt, path, true);
     for (;;) {
       const uint32_t blocks_before = path->blocks;
       const uint32_t added = goal > blocks_before ? goal - blocks_before : 0;
@@ -280,11 +282,9 @@ bool PrefixIndex::Store(uint32_t slot_number, std::optional<uint64_t> parent_key
   for (;;) {
     if (!descend()) return false;
     const uint32_t added = static_cast<uint32_t>(keys.size() - found());
-    size_t located = keys.size();
-    for (const PathStep& step : path.steps) located += step.run->located ? 0 : step.run->length;
     const uint64_t evicted_before = budget_evicted_blocks_;
     if (!MakeBytes(PathBytesBound(slot_number, path) + AppendBytesBound(path, added, nullptr) +
-                   LocatorBytesBound(located) + MapGrowthBound(slot.extra_copies, keys.size()))) {
+                   MapGrowthBound(locator_, keys.size()) + MapGrowthBound(slot.extra_copies, keys.size()))) {
       return false;
     }
     if (evicted_before == budget_evicted_blocks_) break;
@@ -292,10 +292,6 @@ bool PrefixIndex::Store(uint32_t slot_number, std::optional<uint64_t> parent_key
   Append(&path, keys.subspan(found()), nullptr);
   descend();
   for (auto range = ranges.rbegin(); range != ranges.rend(); ++range) {
-    if (!range->run->located) {
-      Locate(range->run, 0, range->run->length);
-      range->run->located = 1;
-    }
     Confirm(range->run, slot_number, range->begin, range->end, now_nanos);
   }
   EnforceBudget();
@@ -398,10 +394,7 @@ Run* PrefixIndex::Split(Run* run, uint32_t at) {
   }
   run->holders.RemoveEmpty(meter_, slot_limit());
 
-  if (run->located) {
-    upper->located = 1;
-    Locate(upper, 0, at);
-  }
+  Relocate(run, at, upper);
   table_.Insert(upper);
   table_.Insert(run);
   return upper;
@@ -468,10 +461,7 @@ void PrefixIndex::MergeWithOnlyChild(Run* run) {
   child->length = length;
   child->parent = run->parent;
   if (child->parent != nullptr) child->parent->children ^= Address(run) ^ Address(child);
-  if (run->located || child->located) {
-    child->located = 1;
-    Locate(child, 0, length);
-  }
+  Relocate(run, upper_length, child);
   meter_.Free(run, sizeof(Run));
   table_.Insert(child);
 }
@@ -497,7 +487,6 @@ void PrefixIndex::Trim(Run* run) {
 }
 
 void PrefixIndex::SetLength(Run* run, uint32_t length) {
-  if (run->located) Unlocate(run, length, run->length);
   run->chunk_keys.Resize(meter_, run->ChunkCount(run->length), run->ChunkCount(length));
   run->keys.Resize(meter_, run->length, length);
   block_count_ -= run->length - length;
@@ -549,7 +538,6 @@ void PrefixIndex::Append(Path* path, Span<const uint64_t> keys, const PromptKeys
   std::memcpy(run->keys.data() + old_length, keys.data(), keys.size() * sizeof(uint64_t));
   run->full_holders = 0;
   block_count_ += count;
-  if (run->located) Locate(run, old_length, run->length);
   if (!grows) table_.Insert(run);
 
   path->steps.back().blocks = run->length;
@@ -623,10 +611,6 @@ size_t PrefixIndex::AppendBytesBound(const Path& path, uint32_t added,
 
 // ---- Locator -----------------------------------------------------------------------------------
 
-size_t PrefixIndex::LocatorBytesBound(size_t added) const {
-  return MapGrowthBound(locator_, added);
-}
-
 void PrefixIndex::AddCopy(Slot& slot, uint64_t key) {
   using Map = decltype(slot.extra_copies);
   const size_t before = slot.extra_copies.capacity();
@@ -640,24 +624,48 @@ void PrefixIndex::ForgetCopies(Slot& slot) {
   slot.extra_copies = Map();
 }
 
-// Enters, or re-enters after the run has changed, blocks [begin, end) of the run.
 void PrefixIndex::Locate(Run* run, uint32_t begin, uint32_t end) {
   using Map = decltype(locator_);
   const size_t before = locator_.capacity();
-  for (uint32_t i = begin; i < end; ++i) locator_[run->keys[i]] = {run, run->start + i};
+  for (uint32_t i = begin; i < end; ++i) {
+    Location& location = locator_[run->keys[i]];
+    if (location.slots++ == 0) {
+      location.run = run;
+      location.depth = run->start + i;
+      ++run->located;
+    }
+  }
   meter_.Adjust(MapBytes<Map>(before), MapBytes<Map>(locator_.capacity()));
 }
 
 void PrefixIndex::Unlocate(Run* run, uint32_t begin, uint32_t end) {
   using Map = decltype(locator_);
   const size_t before = locator_.capacity();
-  for (uint32_t i = begin; i < end; ++i) locator_.erase(run->keys[i]);
+  for (uint32_t i = begin; i < end; ++i) {
+    const auto found = locator_.find(run->keys[i]);
+    if (--found->second.slots == 0) {
+      locator_.erase(found);
+      --run->located;
+    }
+  }
   if (locator_.empty()) {
     locator_ = Map();
-  } else if (locator_.size() < before / 8 && before > 1024) {
+  } else if (locator_.size() < before / 4) {
     locator_.rehash(0);
   }
   meter_.Adjust(MapBytes<Map>(before), MapBytes<Map>(locator_.capacity()));
+}
+
+void PrefixIndex::Relocate(Run* from, uint32_t count, Run* to) {
+  if (from->located == 0) return;
+  // `to` has the keys already: as its first ones, whether it is the upper part or has taken it in.
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto found = locator_.find(to->keys[i]);
+    if (found == locator_.end() || found->second.run != from) continue;
+    found->second.run = to;
+    --from->located;
+    ++to->located;
+  }
 }
 
 }  // namespace prefixrouter

@@ -118,14 +118,15 @@ class PrefixIndex {
 
   // Fills path, and matched(): for each slot, the leading blocks of the prompt that it holds.
   // O(runs on the path + their holders), plus one vector pass over the slots. Hashes less than a
-  // chunk of blocks a run.
-  void Match(const PromptKeys& prompt, Path* path);
+  // chunk of blocks a run; where more is needed it stops, with path->needs_block_keys, unless
+  // hash_any is set.
+  void Match(const PromptKeys& prompt, Path* path, bool hash_any = false);
   Span<const uint32_t> matched() const { return {matched_.data(), matched_.size()}; }
 
   // ---- Predicted residency --------------------------------------------------------------------
 
   // Remembers that `slot` has the prompt cached, as far as its capacity and the budget allow.
-  // `path` and matched() are of Match(prompt), with nothing in between. Best with the keys of all
+  // `path` and matched() are of Match(prompt), with nothing in between and whole. Best with the keys of all
   // blocks behind path->blocks computed; those that are not there are hashed here. With pin, the
   // prefix is not evicted until Unpin. REQUIRES: the slot is in use.
   InsertResult Insert(uint32_t slot, const PromptKeys& prompt, Path* path, int64_t now_nanos,
@@ -178,13 +179,16 @@ class PrefixIndex {
     // Copies beyond the first of a confirmed block. Rare.
     absl::flat_hash_map<uint64_t, uint32_t> extra_copies;
   };
+  // Where a confirmed block is, and how many slots have confirmed it.
   struct Location {
     Run* run;
     uint32_t depth;
+    uint32_t slots;
   };
 
   // Structure: prefix_index.cc.
-  uint32_t MatchRun(const Run& run, const PromptKeys& prompt, bool* needs_block_keys) const;
+  uint32_t MatchRun(const Run& run, const PromptKeys& prompt, bool hash_any,
+                    bool* needs_block_keys) const;
   void AddMatches(const Run& run, uint32_t blocks);
   Run* NewRun(Run* parent, uint32_t start, uint64_t first_key);
   // Makes blocks [0, at) of the run a run of their own, which is returned; `run` keeps the rest.
@@ -200,9 +204,11 @@ class PrefixIndex {
   size_t PathBytesBound(uint32_t slot, const Path& path) const;
   size_t ChunkKeyBytesBound(const Path& path, const PromptKeys& prompt) const;
   size_t AppendBytesBound(const Path& path, uint32_t new_blocks, const PromptKeys* prompt) const;
+  // One more slot, or one less, has confirmed blocks [begin, end) of the run.
   void Locate(Run* run, uint32_t begin, uint32_t end);
   void Unlocate(Run* run, uint32_t begin, uint32_t end);
-  size_t LocatorBytesBound(size_t added) const;
+  // Confirmed blocks among the first `count` of `from` are in `to` now.
+  void Relocate(Run* from, uint32_t count, Run* to);
   void AddCopy(Slot& slot, uint64_t key);
   void ForgetCopies(Slot& slot);
 
@@ -239,7 +245,7 @@ class PrefixIndex {
   std::vector<uint32_t> matched_;           // by slot
   std::vector<uint32_t> position_of_slot_;  // scratch of MergeWithOnlyChild, all 0 in between
   AllList all_;
-  absl::flat_hash_map<uint64_t, Location> locator_;
+  absl::flat_hash_map<uint64_t, Location> locator_;  // confirmed blocks, by key
 
   uint64_t operation_ = 0;
   uint64_t next_epoch_ = 1;

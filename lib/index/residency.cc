@@ -271,6 +271,7 @@ void PrefixIndex::Confirm(Run* run, uint32_t slot_number, uint32_t begin, uint32
     }
     if (segment == nullptr || segment->begin > at) {
       const uint32_t gap_end = segment == nullptr ? end : std::min(segment->begin, end);
+      Locate(run, at, gap_end);
       if (!used.empty()) {  // all of them will be of one kind
         Count(*used.back(), gap_end - at);
         used.back()->end = at = gap_end;
@@ -287,6 +288,7 @@ void PrefixIndex::Confirm(Run* run, uint32_t slot_number, uint32_t begin, uint32
         for (uint32_t i = segment->begin; i < segment->end; ++i) AddCopy(slot, run->keys[i]);
         Unlink(segment);
       } else {
+        Locate(run, segment->begin, segment->end);
         Count(*segment, -int64_t{segment->size()});
         Unlink(segment);
         segment->confirmed = 1;
@@ -324,8 +326,11 @@ void PrefixIndex::Drop(Run* run, uint32_t slot_number, uint32_t begin, uint32_t 
     }
     const uint32_t first = std::max(segment->begin, begin);
     const uint32_t last = std::min(segment->end, end);
-    if (segment->confirmed && !slot.extra_copies.empty()) {
-      for (uint32_t i = first; i < last; ++i) slot.extra_copies.erase(run->keys[i]);
+    if (segment->confirmed) {
+      Unlocate(run, first, last);
+      if (!slot.extra_copies.empty()) {
+        for (uint32_t i = first; i < last; ++i) slot.extra_copies.erase(run->keys[i]);
+      }
     }
     Count(*segment, -int64_t{last - first});
     if (first == segment->begin && last == segment->end) {

@@ -201,7 +201,7 @@ struct Run {
   uint32_t child_count;
   uintptr_t children;     // XOR of the addresses of its children: with one left, that one
   uint32_t full_holders;  // holders of its last block
-  uint32_t located;       // 1: every block is in the index's locator
+  uint32_t located;       // blocks that are in the index's locator
   Holders holders;
 
   uint32_t end() const { return start + length; }

@@ -48,6 +48,20 @@ void LeaseTable::Remove(LeaseId id) {
   --size_;
 }
 
+size_t LeaseTable::RemoveAllOf(InstanceId instance) {
+  size_t removed = 0;
+  for (uint32_t place = oldest_; place != kNone;) {
+    const Entry& entry = entries_[place];
+    const uint32_t next = entry.next;
+    if (entry.record.instance == instance) {
+      Remove(MakeId(place, entry.generation));
+      ++removed;
+    }
+    place = next;
+  }
+  return removed;
+}
+
 LeaseId LeaseTable::Oldest() const {
   return oldest_ == kNone ? LeaseId() : MakeId(oldest_, entries_[oldest_].generation);
 }

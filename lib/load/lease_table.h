@@ -1,5 +1,6 @@
 // LeaseTable: the leases that have not ended, found by number in O(1) and expired in the order of
 // their start. A number carries a generation, so that one that has ended never means another lease.
+// All leases are of live instances.
 //
 // Not thread-safe. About 120 bytes a lease; places of ended ones are used again.
 #ifndef PREFIXROUTER_LIB_LOAD_LEASE_TABLE_H_
@@ -37,6 +38,8 @@ class LeaseTable {
   LeaseRecord* Find(LeaseId id);
   // Ends it. REQUIRES: Find(id) is not null.
   void Remove(LeaseId id);
+  // Ends all leases of an instance; returns how many. O(leases).
+  size_t RemoveAllOf(InstanceId instance);
   // The lease that started first, or an invalid number.
   LeaseId Oldest() const;
 

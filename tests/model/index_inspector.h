@@ -49,6 +49,7 @@ class IndexInspector {
       if (child_count != 0 && child->second.second != run->children) wrong << "children; ";
       if (child_count == 1) wrong << "run with one child; ";
 
+      std::map<uint32_t, uint32_t> confirmations;  // position -> slots
       uint32_t holders = 0, full = 0;
       for (uint32_t i = 0; i < run->holders.limit(); ++i) {
         const Segment* first = run->holders.first(i);
@@ -71,6 +72,7 @@ class IndexInspector {
           held_total += s->size();
           held_of_slot[slot] += s->size();
           if (!s->confirmed) predicted_of_slot[slot] += s->size();
+          for (uint32_t k = s->begin; s->confirmed && k < s->end; ++k) ++confirmations[k];
         }
         if (held != run->holders.held(i)) wrong << "held; ";
         if (end == run->length) ++full;
@@ -79,16 +81,17 @@ class IndexInspector {
       if (full != run->full_holders) wrong << "full holders; ";
       if (child_count == 0 && full == 0) wrong << "tail that nobody holds; ";
       bytes += HolderBytes(run->holders);
-      if (run->located) {
-        located += run->length;
-        for (uint32_t i = 0; i < run->length; ++i) {
-          const auto it = index.locator_.find(run->keys[i]);
-          if (it == index.locator_.end() || it->second.run != run ||
-              it->second.depth != run->start + i) {
-            wrong << "locator; ";
-          }
+      uint32_t located_here = 0;
+      for (const auto& [position, slots] : confirmations) {
+        ++located_here;
+        const auto it = index.locator_.find(run->keys[position]);
+        if (it == index.locator_.end() || it->second.run != run || it->second.slots != slots ||
+            it->second.depth != run->start + position) {
+          wrong << "locator; ";
         }
       }
+      if (located_here != run->located) wrong << "located blocks of a run; ";
+      located += located_here;
     });
     if (located != index.locator_.size()) wrong << "locator size; ";
 

@@ -1,0 +1,157 @@
+// PrefixIndex: single rules that a random comparison with the model would not show as such: budget,
+// chunk keys that are learned, what becomes of pins when events begin.
+#include <random>
+#include <vector>
+
+#include "lib/index/prefix_index.h"
+#include "tests/catch.h"
+#include "tests/model/index_inspector.h"
+#include "tests/support/build_kind.h"
+
+namespace prefixrouter {
+namespace {
+
+using Keys = std::vector<uint64_t>;
+
+Keys Chain(uint64_t first, size_t count) {
+  Keys keys(count);
+  for (size_t i = 0; i < count; ++i) keys[i] = first + i;
+  return keys;
+}
+
+InsertResult Insert(PrefixIndex& index, uint32_t slot, const Keys& keys, bool pin = false,
+                    int64_t now_nanos = 0) {
+  PromptKeys prompt{Span<const uint64_t>(keys)};
+  Path path;
+  index.Match(prompt, &path);
+  return index.Insert(slot, prompt, &path, now_nanos, pin);
+}
+
+uint32_t Match(PrefixIndex& index, uint32_t slot, const Keys& keys) {
+  PromptKeys prompt{Span<const uint64_t>(keys)};
+  Path path;
+  index.Match(prompt, &path);
+  return index.matched()[slot];
+}
+
+}  // namespace
+
+TEST_CASE("the byte budget holds after every operation of any kind") {
+  for (const size_t budget : {size_t{65536}, size_t{200000}}) {
+    PrefixIndex index(budget);
+    std::mt19937_64 random(budget);
+    for (uint32_t slot = 0; slot < 40; ++slot) {
+      index.AddSlot(slot, 4000, slot % 3 == 0 ? 50 : 0);
+      if (slot >= 30) index.SetConfirmed(slot, 50);
+    }
+    std::vector<PinnedPrefix> pins;
+    int64_t now = 0;
+    const int steps = testing::Sized(200000, 20000);
+    for (int step = 0; step < steps; ++step) {
+      now += static_cast<int64_t>(random() % 2);
+      index.Expire(now);
+      const uint32_t slot = static_cast<uint32_t>(random() % 40);
+      // Prompts that share beginnings: one of 30 stems, cut anywhere, with an end of its own.
+      Keys keys = Chain((1 + random() % 30) << 32, random() % 400);
+      const Keys own = Chain((1 + random()) << 20, random() % 50);
+      keys.insert(keys.end(), own.begin(), own.end());
+      const uint64_t operation = random() % 8;
+      switch (operation) {
+        case 0:
+          if (slot >= 30 && !keys.empty()) {
+            (void)index.Store(slot, std::nullopt, keys, now);
+          }
+          break;
+        case 1:
+          if (slot >= 30 && !keys.empty()) (void)index.Remove(slot, keys[random() % keys.size()]);
+          break;
+        case 2:
+          if (!pins.empty()) {
+            index.Unpin(pins.back(), now);
+            pins.pop_back();
+          }
+          break;
+        default: {
+          const bool pin = random() % 4 == 0 && pins.size() < 20;
+          const InsertResult result = Insert(index, slot, keys, pin, now);
+          if (pin) pins.push_back(result.pinned);
+        }
+      }
+      CAPTURE(step, operation, slot, keys.size(), index.run_count(), index.total_held_blocks());
+      REQUIRE(index.bytes() <= budget);
+      if (step % 500 == 0) REQUIRE(IndexInspector::Check(index) == "");
+    }
+    REQUIRE(index.budget_evicted_blocks() > 1000);
+  }
+}
+
+TEST_CASE("pinned prompts survive a full budget, and what does not fit is not remembered") {
+  PrefixIndex index(65536);
+  index.AddSlot(0, 1 << 20);
+  const Keys running = Chain(1 << 20, 3000);
+  const InsertResult pinned = Insert(index, 0, running, true);
+  REQUIRE(pinned.held_blocks == 3000);
+  for (uint64_t i = 2; i < 200; ++i) Insert(index, 0, Chain(i << 20, 500));
+  REQUIRE(Match(index, 0, running) == 3000);
+  REQUIRE(index.bytes() <= 65536);
+  const InsertResult refused = Insert(index, 0, Chain(uint64_t{7} << 40, 20000), true);
+  REQUIRE(refused.held_blocks == 0);
+  REQUIRE(index.not_remembered_blocks() >= 20000);
+  index.Unpin(pinned.pinned, 0);
+  for (uint64_t i = 2; i < 200; ++i) Insert(index, 0, Chain(i << 30, 3000));
+  REQUIRE(Match(index, 0, running) == 0);
+}
+
+TEST_CASE("a run made of blocks alone learns chunk keys from the first prompt that covers it") {
+  const BlockHasher hasher(16, 1);
+  std::vector<uint32_t> tokens(16 * 200);
+  for (uint32_t i = 0; i < tokens.size(); ++i) tokens[i] = i * 7;
+  PrefixIndex index(1 << 20);
+  index.AddSlot(0, 1000);
+  const auto route = [&](bool expect_need) {
+    PromptKeys prompt(hasher, Request::FromTokens(tokens));
+    prompt.Hash(index.KnowsFirstBlock(prompt.first_key()));
+    Path path;
+    index.Match(prompt, &path);
+    REQUIRE(path.needs_block_keys == expect_need);
+    if (path.needs_block_keys) {
+      prompt.HashBlocks(0, prompt.root_key());
+      index.Match(prompt, &path);
+    }
+    const uint32_t matched = index.matched()[0];
+    index.Insert(0, prompt, &path, 0, false);
+    REQUIRE(IndexInspector::Check(index) == "");
+    return matched;
+  };
+  REQUIRE(route(false) == 0);
+  REQUIRE(route(true) == 200);   // verified block by block, once
+  REQUIRE(route(false) == 200);  // by chunk keys from then on
+}
+
+TEST_CASE("pins end when an instance begins to confirm what it holds") {
+  PrefixIndex index(1 << 20);
+  index.AddSlot(0, 10);
+  const InsertResult pinned = Insert(index, 0, Chain(100, 5), true);
+  REQUIRE(index.Store(0, std::nullopt, Chain(100, 3), 0));
+  REQUIRE(IndexInspector::Check(index) == "");
+  index.Unpin(pinned.pinned, 0);  // of no effect
+  REQUIRE(IndexInspector::Check(index) == "");
+  REQUIRE(Match(index, 0, Chain(100, 5)) == 5);
+  REQUIRE(index.Remove(0, 102));
+  REQUIRE(Match(index, 0, Chain(100, 5)) == 2);
+  REQUIRE(index.Store(0, uint64_t{101}, Chain(102, 1), 0));
+  REQUIRE(Match(index, 0, Chain(100, 5)) == 5);
+}
+
+TEST_CASE("keys that a caller made, and that stand at two depths, do not confuse the index") {
+  PrefixIndex index(1 << 20);
+  index.AddSlot(0, 100);
+  Insert(index, 0, {1, 2, 3});
+  REQUIRE(Match(index, 0, {2, 3}) == 0);
+  Insert(index, 0, {9, 1, 2});
+  REQUIRE(IndexInspector::Check(index).find("range") == std::string::npos);
+  REQUIRE(Match(index, 0, {9, 1, 2}) == 3);
+  REQUIRE(Match(index, 0, {1, 2, 3}) == 3);
+}
+
+}  // namespace prefixrouter

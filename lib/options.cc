@@ -94,14 +94,14 @@ Status CheckLoad(const EngineLoad& load) {
 
 uint64_t PromptTokens(const Request& request, const RouterOptions& options) {
   switch (request.form) {
-    case PromptForm::kTokens: return request.tokens.size();
+    case PromptForm::kTokens:
+      return request.tokens.size();
     case PromptForm::kText:
       return static_cast<uint64_t>(
           std::ceil(static_cast<double>(request.text.size()) / options.text_bytes_per_token));
     case PromptForm::kBlockKeys:
-      return request.prompt_tokens != 0
-                 ? request.prompt_tokens
-                 : uint64_t{request.block_keys.size()} * options.block_size;
+      return request.prompt_tokens != 0 ? request.prompt_tokens
+                                        : uint64_t{request.block_keys.size()} * options.block_size;
   }
   return 0;
 }

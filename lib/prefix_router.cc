@@ -55,8 +55,7 @@ Result<std::unique_ptr<PrefixRouter>> PrefixRouter::Create(const RouterOptions& 
     if (!filled.key_seed) filled.key_seed = RandomFromSystem();
     if (!filled.random_seed) filled.random_seed = RandomFromSystem();
     if (filled.clock == nullptr) filled.clock = std::make_shared<SystemClock>();
-    return std::unique_ptr<PrefixRouter>(
-        new PrefixRouter(std::make_shared<RouterCore>(filled)));
+    return std::unique_ptr<PrefixRouter>(new PrefixRouter(std::make_shared<RouterCore>(filled)));
   });
 }
 

@@ -46,9 +46,10 @@ struct RouterCore::Snapshot {
         cached_blocks(in.cached_blocks, in.cached_blocks + in.size),
         costs(in.size, 0.0f),
         input(in) {
-    const float** const arrays[] = {&input.pending_tokens, &input.tokens_per_s,
-                                    &input.seconds_per_token, &input.requests,
-                                    &input.kv_tokens, &input.kv_usage, &input.weight};
+    const float** const arrays[] = {
+        &input.pending_tokens, &input.tokens_per_s, &input.seconds_per_token,
+        &input.requests,       &input.kv_tokens,    &input.kv_usage,
+        &input.weight};
     floats.reserve(in.size * std::size(arrays));
     for (const float** array : arrays) {
       const float* const copy = floats.data() + floats.size();
@@ -93,8 +94,9 @@ uint64_t RouterCore::Query::CachedTokens(uint32_t blocks) const {
 RouterCore::RouterCore(const RouterOptions& options)
     : options_(options),
       hasher_(options.block_size, *options.key_seed, options.text_block_bytes),
-      policy_(options.custom_policy != nullptr ? options.custom_policy
-                                               : std::shared_ptr<Policy>(MakePolicy(options.policy))),
+      policy_(options.custom_policy != nullptr
+                  ? options.custom_policy
+                  : std::shared_ptr<Policy>(MakePolicy(options.policy))),
       custom_policy_(options.custom_policy != nullptr),
       index_(options.index_budget_bytes),
       load_(options),
@@ -150,8 +152,8 @@ Result<InstanceId> RouterCore::FindInstance(std::string_view name, uint32_t rank
   MutexLock lock(mutex_);
   const auto found = names_.find(std::pair<std::string, uint32_t>(name, rank));
   if (found != names_.end()) return found->second;
-  return Status(StatusCode::kNotFound, "no instance \"" + std::string(name) + "\" of rank " +
-                                           std::to_string(rank));
+  return Status(StatusCode::kNotFound,
+                "no instance \"" + std::string(name) + "\" of rank " + std::to_string(rank));
 }
 
 Status RouterCore::SetInstanceState(InstanceId id, InstanceState state, double for_s) {
@@ -206,9 +208,15 @@ bool RouterCore::EndLease(LeaseId id, LeaseEnd end, const FinishInfo& info, int6
   const LeaseRecord lease = *found;
   leases_.Remove(id);
   switch (end) {
-    case LeaseEnd::kFinished: ++stats_.leases_finished; break;
-    case LeaseEnd::kCancelled: ++stats_.leases_cancelled; break;
-    case LeaseEnd::kExpired: ++stats_.leases_expired; break;
+    case LeaseEnd::kFinished:
+      ++stats_.leases_finished;
+      break;
+    case LeaseEnd::kCancelled:
+      ++stats_.leases_cancelled;
+      break;
+    case LeaseEnd::kExpired:
+      ++stats_.leases_expired;
+      break;
   }
   index_.Unpin(lease.pinned, now_nanos);
   load_.Release(lease);
@@ -225,11 +233,12 @@ void RouterCore::Learn(const LeaseRecord& lease, uint64_t reported_cached_tokens
   stats_.reported_cached_tokens += reported_cached_tokens;
   stats_.predicted_cached_tokens += predicted;
   stats_.over_predicted_tokens += predicted - std::min(predicted, reported_cached_tokens);
-  stats_.under_predicted_tokens += reported_cached_tokens - std::min(predicted, reported_cached_tokens);
+  stats_.under_predicted_tokens +=
+      reported_cached_tokens - std::min(predicted, reported_cached_tokens);
   const uint32_t slot = lease.instance.slot();
   const uint64_t capacity = load_.CapacityBlocks(lease.instance);
-  const bool full = static_cast<double>(index_.held_blocks(slot)) >=
-                    kFullShare * static_cast<double>(capacity);
+  const bool full =
+      static_cast<double>(index_.held_blocks(slot)) >= kFullShare * static_cast<double>(capacity);
   if (load_.LearnCapacity(lease, reported_cached_tokens, full)) {
     index_.SetCapacity(slot, load_.CapacityBlocks(lease.instance));
   }
@@ -346,8 +355,7 @@ Status RouterCore::ScoreWithoutLock(const Query& query, MutexLock& lock, Path* p
 uint32_t RouterCore::SessionSlot(const Query& query, const PolicyInput& in, uint32_t chosen) {
   const InstanceId id = sessions_.Find(query.session, now_nanos_);
   if (!id.valid() || !load_.Live(id) || penalty_[id.slot()] != 0) return Choice::kNone;
-  const double extra =
-      PredictedTtft(query, in, id.slot()) - PredictedTtft(query, in, chosen);
+  const double extra = PredictedTtft(query, in, id.slot()) - PredictedTtft(query, in, chosen);
   return extra <= options_.session_slack_s ? id.slot() : Choice::kNone;
 }
 

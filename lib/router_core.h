@@ -7,9 +7,9 @@
 //   hash the new part by blocks                        no lock
 //   match, score, choose, reserve, insert              lock
 //
-// The locked parts take about a microsecond, so one lock is enough: it keeps decisions in one order,
-// in which each sees all earlier ones, and no herd forms. docs/concurrency.md has the figures.
-// Shared by the router and its leases, which may outlive it.
+// The locked parts take about a microsecond, so one lock is enough: it keeps decisions in one
+// order, in which each sees all earlier ones, and no herd forms. docs/concurrency.md has the
+// figures. Shared by the router and its leases, which may outlive it.
 #ifndef PREFIXROUTER_LIB_ROUTER_CORE_H_
 #define PREFIXROUTER_LIB_ROUTER_CORE_H_
 
@@ -123,8 +123,8 @@ class RouterCore {
   std::vector<float> masked_penalty_ PREFIX_ROUTER_GUARDED_BY(mutex_);
   std::vector<uint8_t> masked_eligible_ PREFIX_ROUTER_GUARDED_BY(mutex_);
   const float* penalty_ PREFIX_ROUTER_GUARDED_BY(mutex_) = nullptr;  // of this decision
-  uint32_t candidates_ PREFIX_ROUTER_GUARDED_BY(mutex_) = 0;  // ready and allowed
-  uint32_t choosable_ PREFIX_ROUTER_GUARDED_BY(mutex_) = 0;   // of them, below max_ttft_s
+  uint32_t candidates_ PREFIX_ROUTER_GUARDED_BY(mutex_) = 0;         // ready and allowed
+  uint32_t choosable_ PREFIX_ROUTER_GUARDED_BY(mutex_) = 0;          // of them, below max_ttft_s
 };
 
 }  // namespace prefixrouter

@@ -13,8 +13,8 @@ namespace prefixrouter {
 
 // The rule that made the choice.
 enum class Rule : int32_t {
-  kLowestCost = 0,     // the policy gave it the lowest cost
-  kNearTie = 1,        // among costs that differ too little to matter: the least busy, then by chance
+  kLowestCost = 0,  // the policy gave it the lowest cost
+  kNearTie = 1,     // among costs that differ too little to matter: the least busy, then by chance
   kOnlyCandidate = 2,  // no other instance was ready and allowed
   kSession = 3,        // it holds the session, and is not much slower than the best
 };
@@ -39,9 +39,10 @@ struct Decision {
   uint64_t cached_tokens = 0;       // of the prompt, held by the chosen instance
   uint64_t best_cached_tokens = 0;  // the most that any candidate holds
 
-  double predicted_ttft_s = 0;  // (pending + uncached tokens) / prefill rate, on the chosen instance
-  CostParts cost;               // of the chosen instance
-  double miss_weight = 1;       // the w of prefix_cost at this moment; 1 for other policies
+  double predicted_ttft_s =
+      0;                   // (pending + uncached tokens) / prefill rate, on the chosen instance
+  CostParts cost;          // of the chosen instance
+  double miss_weight = 1;  // the w of prefix_cost at this moment; 1 for other policies
 
   InstanceId runner_up;  // the lowest cost among the others; not valid() when there is none
   double runner_up_cost = 0;

@@ -64,7 +64,8 @@ struct RouterOptions {
   // ---- Limits ---------------------------------------------------------------------------------
 
   // Memory of the prefix index. A hard limit: when it is reached, the least recently used blocks of
-  // the whole router are forgotten. Plan 9 bytes for each distinct block. In bytes, at least 65,536.
+  // the whole router are forgotten. Plan 9 bytes for each distinct block. In bytes, at least
+  // 65,536.
   size_t index_budget_bytes = size_t{1} << 30;
   // Longest prompt. A longer one is refused. In tokens (text: estimated), range 1 to 2^24.
   uint64_t max_prompt_tokens = uint64_t{1} << 24;

@@ -29,8 +29,9 @@
 
 namespace prefixrouter {
 
-// The state of the fleet for one request. All arrays have `size` elements, one for each slot; a slot
-// whose `eligible` is 0 (removed, not ready or not allowed) is never chosen and its cost is ignored.
+// The state of the fleet for one request. All arrays have `size` elements, one for each slot; a
+// slot whose `eligible` is 0 (removed, not ready or not allowed) is never chosen and its cost is
+// ignored.
 struct PolicyInput {
   size_t size = 0;
   const InstanceId* ids = nullptr;
@@ -83,9 +84,9 @@ class Policy {
   // Writes cost[0, in.size). Lower is better. Must not call the router.
   virtual void Score(const PolicyInput& in, float* cost) const = 0;
 
-  // Costs that exceed the lowest one, that of slot `best`, by no more than this are taken as equal by
-  // the router, which then prefers fewer requests in flight, then less pending work, then chance.
-  // In the unit of the cost. Default 0: only equal costs tie.
+  // Costs that exceed the lowest one, that of slot `best`, by no more than this are taken as equal
+  // by the router, which then prefers fewer requests in flight, then less pending work, then
+  // chance. In the unit of the cost. Default 0: only equal costs tie.
   virtual float TieTolerance(const PolicyInput& in, size_t best) const;
 
   // What Score's cost of slot i is made of. The default sets the total alone.
@@ -102,9 +103,8 @@ class Policy {
 };
 
 // The names that RouterOptions::policy takes:
-//   prefix_cost      least predicted prefill work, with a weight on uncached tokens (docs/design.md)
-//   random           uniform
-//   round_robin      in the order of the slots
+//   prefix_cost      least predicted prefill work, with a weight on uncached tokens
+//   (docs/design.md) random           uniform round_robin      in the order of the slots
 //   least_requests   fewest requests in flight
 //   least_tokens     fewest tokens in flight or waiting for prefill
 //   power_of_two     fewest requests of two drawn by chance

@@ -1,8 +1,8 @@
 // PrefixRouter: picks the inference instance that will answer a prompt first.
 //
 // It knows what each instance has cached (a prefix index, filled by what was routed there) and how
-// busy each one is (leases, engine reports), and answers in microseconds inside the caller's process:
-// no I/O, no threads, no global state.
+// busy each one is (leases, engine reports), and answers in microseconds inside the caller's
+// process: no I/O, no threads, no global state.
 //
 //   auto router = prefixrouter::PrefixRouter::Create({}).value_or(nullptr);
 //   InstanceId a = *router->AddInstance({"10.0.0.1:8000"});
@@ -14,8 +14,9 @@
 //
 // Cost: Route and Acquire take about one XXH3 pass over the prompt, plus the path of the prompt in
 // the index (stretches without a branch, not blocks), plus a few vector operations over the
-// instances. A prompt that is known allocates nothing. Memory: about 9 bytes for each distinct block
-// that any instance holds, bounded by RouterOptions::index_budget_bytes, and 300 bytes an instance.
+// instances. A prompt that is known allocates nothing. Memory: about 9 bytes for each distinct
+// block that any instance holds, bounded by RouterOptions::index_budget_bytes, and 300 bytes an
+// instance.
 //
 // Neighbours: BlockHasher for callers with keys of their own, Policy for own rules, Lease for load
 // that is exact rather than estimated.
@@ -65,8 +66,8 @@ class PrefixRouter {
   // instance. kInvalidArgument: for_s is negative or no number, or the state is unknown.
   Status SetInstanceState(InstanceId id, InstanceState state, double for_s = 0);
 
-  // Takes over what the engine's metrics say. The latest report counts. kNotFound: no such instance.
-  // kInvalidArgument: kv_usage above 1, or age_s negative or no number.
+  // Takes over what the engine's metrics say. The latest report counts. kNotFound: no such
+  // instance. kInvalidArgument: kv_usage above 1, or age_s negative or no number.
   Status ReportLoad(InstanceId id, const EngineLoad& load);
 
   // ---- Requests -------------------------------------------------------------------------------

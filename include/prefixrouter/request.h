@@ -19,16 +19,16 @@
 namespace prefixrouter {
 
 // What must never share cached blocks: prompts of different models, LoRA adapters or cache salts.
-// Each part is hashed with its length and its role, so that ("a", "b") never equals ("ab", "") and a
-// salt never equals an adapter of the same name. Empty means none.
+// Each part is hashed with its length and its role, so that ("a", "b") never equals ("ab", "") and
+// a salt never equals an adapter of the same name. Empty means none.
 struct KeySpace {
   std::string_view model;
   std::string_view adapter;
   std::string_view salt;
 };
 
-// An image, audio clip or other content that stands in the prompt as placeholder tokens. Its hash is
-// mixed into the key of the block that holds `offset`, so that equal placeholders with different
+// An image, audio clip or other content that stands in the prompt as placeholder tokens. Its hash
+// is mixed into the key of the block that holds `offset`, so that equal placeholders with different
 // content do not match behind it.
 struct MultimodalItem {
   uint64_t offset = 0;  // of its first placeholder: in tokens, or in bytes for a text prompt

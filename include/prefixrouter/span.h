@@ -26,13 +26,14 @@ class Span {
   constexpr Span(T (&array)[N]) : data_(array), size_(N) {}
 
   // From any container whose data() points at T or at the same type without const.
-  template <typename Container,
-            typename = std::enable_if_t<
-                !std::is_same_v<std::decay_t<Container>, Span> &&
-                std::is_convertible_v<decltype(std::declval<Container&>().data()), T*> &&
-                std::is_same_v<std::remove_cv_t<std::remove_pointer_t<
-                                   decltype(std::declval<Container&>().data())>>,
-                               std::remove_cv_t<T>>>>
+  template <
+      typename Container,
+      typename = std::enable_if_t<
+          !std::is_same_v<std::decay_t<Container>, Span> &&
+          std::is_convertible_v<decltype(std::declval<Container&>().data()), T*> &&
+          std::is_same_v<
+              std::remove_cv_t<std::remove_pointer_t<decltype(std::declval<Container&>().data())>>,
+              std::remove_cv_t<T>>>>
   constexpr Span(Container&& container) : data_(container.data()), size_(container.size()) {}
 
   constexpr T* data() const { return data_; }

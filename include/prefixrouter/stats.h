@@ -19,15 +19,15 @@ struct InstanceStats {
   InstanceState state = InstanceState::kReady;
 
   // Now.
-  int64_t requests_in_flight = 0;  // leases
-  int64_t requests_waiting = 0;    // leases before their first token
-  int64_t pending_tokens = 0;      // uncached tokens of those
-  int64_t kv_tokens = 0;           // prompt and output tokens of leases
-  double fluid_tokens = 0;         // predicted work of requests without a lease
-  uint64_t blocks_held = 0;        // predicted and confirmed
-  uint64_t capacity_blocks = 0;    // as configured
-  double capacity_scale = 1;       // learned: true capacity = capacity_blocks * capacity_scale
-  double prefill_tokens_per_s = 0;  // learned, configured or the default
+  int64_t requests_in_flight = 0;   // leases
+  int64_t requests_waiting = 0;     // leases before their first token
+  int64_t pending_tokens = 0;       // uncached tokens of those
+  int64_t kv_tokens = 0;            // prompt and output tokens of leases
+  double fluid_tokens = 0;          // predicted work of requests without a lease
+  uint64_t blocks_held = 0;         // predicted and confirmed
+  uint64_t capacity_blocks = 0;     // as configured
+  double capacity_scale = 1;        // learned: true capacity = capacity_blocks * capacity_scale
+  double prefill_tokens_per_s = 0;  // that decisions use: learned, configured or the fleet's
   bool prefill_rate_learned = false;
   double report_age_s = -1;  // of the last engine report; negative: there was none
 
@@ -39,10 +39,10 @@ struct InstanceStats {
 
 struct RouterStats {
   // Since Create.
-  uint64_t requests = 0;       // Route and Acquire that chose an instance
-  uint64_t rejected = 0;       // refused by the bound on predicted TTFT
-  uint64_t prompt_tokens = 0;  // of `requests`
-  uint64_t cached_tokens = 0;  // of them, predicted cached on the chosen instance
+  uint64_t requests = 0;               // Route and Acquire that chose an instance
+  uint64_t rejected = 0;               // refused by the bound on predicted TTFT
+  uint64_t prompt_tokens = 0;          // of `requests`
+  uint64_t cached_tokens = 0;          // of them, predicted cached on the chosen instance
   uint64_t decisions_by_rule[4] = {};  // indexed by Rule
   uint64_t leases_finished = 0;
   uint64_t leases_cancelled = 0;
@@ -52,20 +52,20 @@ struct RouterStats {
   // Of finished leases whose engine reported its cached tokens: how good the prediction was.
   uint64_t reported_requests = 0;
   uint64_t reported_cached_tokens = 0;
-  uint64_t predicted_cached_tokens = 0;   // what was predicted for the same requests
-  uint64_t over_predicted_tokens = 0;     // predicted but not found
-  uint64_t under_predicted_tokens = 0;    // found but not predicted
+  uint64_t predicted_cached_tokens = 0;  // what was predicted for the same requests
+  uint64_t over_predicted_tokens = 0;    // predicted but not found
+  uint64_t under_predicted_tokens = 0;   // found but not predicted
 
   // Index, now.
-  size_t index_bytes = 0;       // exact: every allocation of the index, with the allocator's header
+  size_t index_bytes = 0;  // exact: every allocation of the index, with the allocator's header
   size_t index_budget_bytes = 0;
-  uint64_t index_runs = 0;      // stretches of blocks without a branch
-  uint64_t index_blocks = 0;    // distinct blocks
-  uint64_t blocks_held = 0;     // (block, instance) pairs
+  uint64_t index_runs = 0;    // stretches of blocks without a branch
+  uint64_t index_blocks = 0;  // distinct blocks
+  uint64_t blocks_held = 0;   // (block, instance) pairs
   // Index, since Create.
-  uint64_t blocks_evicted = 0;          // by capacity or TTL of an instance
+  uint64_t blocks_evicted = 0;            // by capacity or TTL of an instance
   uint64_t blocks_evicted_by_budget = 0;  // by index_budget_bytes
-  uint64_t blocks_not_remembered = 0;   // found no room beside the blocks of running requests
+  uint64_t blocks_not_remembered = 0;     // found no room beside the blocks of running requests
 
   uint64_t leases_active = 0;
   uint64_t sessions = 0;

@@ -30,7 +30,7 @@ class PREFIX_ROUTER_ANNOTATE(capability("mutex")) Mutex {
   void Unlock() PREFIX_ROUTER_ANNOTATE(release_capability()) { mutex_.unlock(); }
 
  private:
-  static constexpr int kSpins = 64;
+  static constexpr int kSpins = 256;
 
   static void Pause() {
 #if defined(__x86_64__) || defined(__i386__)

@@ -1,6 +1,7 @@
-// PREFIX_ROUTER_VECTOR: in front of a function whose loops run over all instances, makes the compiler
-// build it for AVX2 as well, and the program take that version where the machine has it. The results
-// are the same to the last bit. Sanitizers cannot run code before main, which choosing needs.
+// PREFIX_ROUTER_VECTOR: in front of a function whose loops run over all instances, makes the
+// compiler build it for AVX2 as well, and the program take that version where the machine has it.
+// The results are the same to the last bit. Sanitizers cannot run code before main, which choosing
+// needs.
 #ifndef PREFIXROUTER_LIB_BASE_VECTOR_H_
 #define PREFIXROUTER_LIB_BASE_VECTOR_H_
 

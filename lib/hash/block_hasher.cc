@@ -69,9 +69,8 @@ void BlockHasher::TokenBlockKeys(const KeySpace& space, Span<const uint32_t> tok
 
 void BlockHasher::TextBlockKeys(const KeySpace& space, std::string_view text,
                                 Span<const MultimodalItem> items, Span<uint64_t> keys) const {
-  ExtendKeys(RootKey(space, PromptForm::kText),
-             reinterpret_cast<const unsigned char*>(text.data()), text_block_bytes_, 0, items, 1,
-             keys);
+  ExtendKeys(RootKey(space, PromptForm::kText), reinterpret_cast<const unsigned char*>(text.data()),
+             text_block_bytes_, 0, items, 1, keys);
 }
 
 void BlockHasher::ExtendKeys(uint64_t previous, const unsigned char* prompt, size_t block_bytes,

@@ -1,10 +1,10 @@
 // PromptKeys: the keys of one prompt, hashed no finer than the index needs them.
 //
-// Hashing is the floor of a router's cost, and hashing block by block is slow: XXH3 takes 6 ns for a
-// block of 16 tokens (64 bytes) whatever the instruction set, 3 times what it needs for the same
+// Hashing is the floor of a router's cost, and hashing block by block is slow: XXH3 takes 6 ns for
+// a block of 16 tokens (64 bytes) whatever the instruction set, 3 times what it needs for the same
 // bytes in long stretches. So a prompt of tokens or text that may be known is hashed in *chunks* of
-// about 2 KiB. Chunk key c is chained over the chunks before it like block keys are over blocks, and
-// the index keeps both kinds for the prompts that it knows:
+// about 2 KiB. Chunk key c is chained over the chunks before it like block keys are over blocks,
+// and the index keeps both kinds for the prompts that it knows:
 //
 //   blocks      0   1   2  ...  31 | 32  33  ...  63 | 64  65  66
 //   chunk keys                  c0 |              c1 |
@@ -69,7 +69,8 @@ class PromptKeys {
   uint32_t chunk_blocks() const { return chunk_blocks_; }
   Span<const uint64_t> chunk_keys() const { return {chunk_keys_.data(), chunk_keys_.size()}; }
 
-  // Key of block i, given the key of block i-1 (root_key() for block 0). REQUIRES: i < block_count()
+  // Key of block i, given the key of block i-1 (root_key() for block 0). REQUIRES: i <
+  // block_count()
   uint64_t BlockKey(uint32_t i, uint64_t previous) const {
     if (i >= keys_begin_) return keys_[i - keys_begin_];
     if (i == 0) return first_key_;

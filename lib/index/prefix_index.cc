@@ -106,8 +106,7 @@ uint32_t PrefixIndex::MatchRun(const Run& run, const PromptKeys& prompt, bool ha
     }
   } else if (run.ChunkCount(limit) != 0) {
     const uint64_t* const mine = run.chunk_keys.data();
-    const uint64_t* const theirs =
-        prompt.chunk_keys().data() + run.start / run.chunk_blocks;
+    const uint64_t* const theirs = prompt.chunk_keys().data() + run.start / run.chunk_blocks;
     uint32_t equal_chunks = run.ChunkCount(limit);
     if (mine[equal_chunks - 1] != theirs[equal_chunks - 1]) {
       const auto mismatch = std::partition_point(
@@ -155,8 +154,8 @@ InsertResult PrefixIndex::Insert(uint32_t slot_number, const PromptKeys& prompt,
     for (size_t i = path->steps.size(); i-- > 0;) {
       Run* const run = path->steps[i].run;
       if (run->start >= blocks) continue;
-      Touch(run, slot_number, std::min(path->steps[i].blocks, blocks - run->start), pin_it ? 1u : 0u,
-            now_nanos);
+      Touch(run, slot_number, std::min(path->steps[i].blocks, blocks - run->start),
+            pin_it ? 1u : 0u, now_nanos);
     }
   };
 
@@ -185,8 +184,8 @@ InsertResult PrefixIndex::Insert(uint32_t slot_number, const PromptKeys& prompt,
     for (;;) {
       const uint32_t blocks_before = path->blocks;
       const uint32_t added = goal > blocks_before ? goal - blocks_before : 0;
-      const bool made = make_bytes(PathBytesBound(slot_number, *path) +
-                                   AppendBytesBound(*path, added, &prompt));
+      const bool made =
+          make_bytes(PathBytesBound(slot_number, *path) + AppendBytesBound(*path, added, &prompt));
       if (made && path->blocks == blocks_before) break;
       if (!made && goal == own) break;
       if (!made) goal = goal > path->blocks && path->blocks > own ? path->blocks : own;
@@ -284,7 +283,8 @@ bool PrefixIndex::Store(uint32_t slot_number, std::optional<uint64_t> parent_key
     const uint32_t added = static_cast<uint32_t>(keys.size() - found());
     const uint64_t evicted_before = budget_evicted_blocks_;
     if (!MakeBytes(PathBytesBound(slot_number, path) + AppendBytesBound(path, added, nullptr) +
-                   MapGrowthBound(locator_, keys.size()) + MapGrowthBound(slot.extra_copies, keys.size()))) {
+                   MapGrowthBound(locator_, keys.size()) +
+                   MapGrowthBound(slot.extra_copies, keys.size()))) {
       return false;
     }
     if (evicted_before == budget_evicted_blocks_) break;
@@ -590,16 +590,16 @@ size_t PrefixIndex::AppendBytesBound(const Path& path, uint32_t added,
   if (added == 0) return 0;
   size_t bytes = 2 * (AllocationBytes(sizeof(Run)) + table_.InsertBytesBound()) +
                  3 * AllocationBytes(sizeof(Segment));
-  // Arrays have capacity classes, at most 1/8 apart: growing or dividing an array of n keys costs at
-  // most n/4 on top of the keys that are added.
+  // Arrays have capacity classes, at most 1/8 apart: growing or dividing an array of n keys costs
+  // at most n/4 on top of the keys that are added.
   size_t moved = 0;
   if (!path.steps.empty()) {
     const PathStep& last = path.steps.back();
     moved = last.run->length;
     if (last.blocks < last.run->length) {  // it is divided, and so are its holders
       const uint32_t holders = last.run->holders.count();
-      bytes += Holders::BytesBound(holders, slot_limit()) +
-               holders * AllocationBytes(sizeof(Segment));
+      bytes +=
+          Holders::BytesBound(holders, slot_limit()) + holders * AllocationBytes(sizeof(Segment));
     }
   }
   size_t keys = added + added / 8 + moved / 4 + 16;

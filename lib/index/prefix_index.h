@@ -10,27 +10,29 @@
 //      |-- run [40,700)    holders: A 660                   "conversation 1"
 //      `-- run [40,95)     holders: A 55, B 30              "conversation 2"
 //
-// So a match costs O(runs on the path), not O(blocks), and memory is about one key (8 bytes) a block
-// however many instances hold it.
+// So a match costs O(runs on the path), not O(blocks), and memory is about one key (8 bytes) a
+// block however many instances hold it.
 //
 // Invariants:
-//  1. For every slot, the match of a prompt is the longest contiguous run of leading blocks that the
+//  1. For every slot, the match of a prompt is the longest contiguous run of leading blocks that
+//  the
 //     slot holds. A block behind a hole never counts, and counts again when the hole is filled.
 //  2. A run has no child or at least two: with one left, it is merged with it. A run without
 //     children ends where its longest holder ends. So the runs are a function of what is held.
 //  3. Predicted residency. Blocks used by one operation share a time; per slot, the least recently
 //     used goes first, and of equally old ones the deepest. As each use covers a prefix, what is
-//     evicted is always a leaf of the slot's tree. A slot never holds more predicted blocks than its
-//     capacity. Blocks of running requests (pinned) are not evicted: what finds no room beside them
-//     is not remembered.
+//     evicted is always a leaf of the slot's tree. A slot never holds more predicted blocks than
+//     its capacity. Blocks of running requests (pinned) are not evicted: what finds no room beside
+//     them is not remembered.
 //  4. Confirmed residency. Blocks that the engine reported stay until it reports their removal. A
 //     block may be stored several times (copies) and is gone with the last one. Holes are possible.
-//  5. Memory stays within the budget: room is made before anything is added, by forgetting the least
+//  5. Memory stays within the budget: room is made before anything is added, by forgetting the
+//  least
 //     recently used blocks of the whole index, in O(forgotten).
 //  6. Removing a slot removes all that it held. There is no cap on the holders of a block.
 //
-// A slot's blocks in a run are kept as *segments*, stretches of one age. They hang in three kinds of
-// lists: per slot, unpinned predicted ones by age (for its capacity), pinned ones, and confirmed
+// A slot's blocks in a run are kept as *segments*, stretches of one age. They hang in three kinds
+// of lists: per slot, unpinned predicted ones by age (for its capacity), pinned ones, and confirmed
 // ones; and over all slots, all but the pinned by age (for the budget). Within one operation deeper
 // segments are linked first, so list order is (age, depth from the deepest).
 //
@@ -96,8 +98,8 @@ class PrefixIndex {
 
   // ---- Slots ----------------------------------------------------------------------------------
 
-  // A slot that holds nothing. ttl_nanos: age at which its predicted blocks are forgotten; 0: never.
-  // REQUIRES: the slot is not in use.
+  // A slot that holds nothing. ttl_nanos: age at which its predicted blocks are forgotten; 0:
+  // never. REQUIRES: the slot is not in use.
   void AddSlot(uint32_t slot, uint64_t capacity_blocks, int64_t ttl_nanos = 0);
   // Forgets all that it held. No effect on an unused slot.
   void RemoveSlot(uint32_t slot);
@@ -126,9 +128,9 @@ class PrefixIndex {
   // ---- Predicted residency --------------------------------------------------------------------
 
   // Remembers that `slot` has the prompt cached, as far as its capacity and the budget allow.
-  // `path` and matched() are of Match(prompt), with nothing in between and whole. Best with the keys of all
-  // blocks behind path->blocks computed; those that are not there are hashed here. With pin, the
-  // prefix is not evicted until Unpin. REQUIRES: the slot is in use.
+  // `path` and matched() are of Match(prompt), with nothing in between and whole. Best with the
+  // keys of all blocks behind path->blocks computed; those that are not there are hashed here. With
+  // pin, the prefix is not evicted until Unpin. REQUIRES: the slot is in use.
   InsertResult Insert(uint32_t slot, const PromptKeys& prompt, Path* path, int64_t now_nanos,
                       bool pin);
   // Ends a pin; the prefix counts as used now.
@@ -142,8 +144,8 @@ class PrefixIndex {
   // ---- Confirmed residency --------------------------------------------------------------------
 
   // The engine has stored the blocks `keys`, the first of which follows `parent_key` (none: it is
-  // the first block of a prompt). False, and nothing is changed, when the parent is not a block that
-  // some slot has stored, or when the budget has no room for them.
+  // the first block of a prompt). False, and nothing is changed, when the parent is not a block
+  // that some slot has stored, or when the budget has no room for them.
   bool Store(uint32_t slot, std::optional<uint64_t> parent_key, Span<const uint64_t> keys,
              int64_t now_nanos);
   // The engine has removed one copy of the block. False when the slot does not hold it.
@@ -198,7 +200,8 @@ class PrefixIndex {
   // Restores invariant 2 after `run` has lost holders. May free it and merge its parent.
   void Trim(Run* run);
   void SetLength(Run* run, uint32_t length);
-  // Adds blocks behind the path and extends the path by them. chunk keys come from the prompt, if any.
+  // Adds blocks behind the path and extends the path by them. chunk keys come from the prompt, if
+  // any.
   void Append(Path* path, Span<const uint64_t> keys, const PromptKeys* prompt);
   void LearnChunkKeys(Run* run, const PromptKeys& prompt);
   size_t PathBytesBound(uint32_t slot, const Path& path) const;

@@ -7,8 +7,8 @@
 namespace prefixrouter {
 namespace {
 
-// The holder of a slot in a run while its segments are changed: keeps the holder's leading count and
-// the run's number of full holders right, and drops a holder that has nothing left.
+// The holder of a slot in a run while its segments are changed: keeps the holder's leading count
+// and the run's number of full holders right, and drops a holder that has nothing left.
 class HolderEdit {
  public:
   HolderEdit(Run* run, uint32_t position) : run_(run), position_(position) {
@@ -177,10 +177,9 @@ Segment* PrefixIndex::JoinSegments(Segment* first) {
   return first;
 }
 
-// The slot uses blocks [0, blocks) of the run, whose ancestors it holds: what it did not hold becomes
-// predicted. With pin 1 they are pinned once more.
-void PrefixIndex::Touch(Run* run, uint32_t slot, uint32_t blocks, uint32_t pin,
-                        int64_t now_nanos) {
+// The slot uses blocks [0, blocks) of the run, whose ancestors it holds: what it did not hold
+// becomes predicted. With pin 1 they are pinned once more.
+void PrefixIndex::Touch(Run* run, uint32_t slot, uint32_t blocks, uint32_t pin, int64_t now_nanos) {
   uint32_t position = run->holders.Find(slot);
   if (position == Holders::kNone) position = run->holders.Add(meter_, slot, slot_limit());
   HolderEdit edit(run, position);
@@ -356,8 +355,8 @@ uint64_t PrefixIndex::MakeRoom(Slot& slot, uint64_t blocks) {
   while (slot.predicted_blocks + blocks > slot.capacity_blocks) {
     Segment* oldest = slot.unpinned.oldest();
     if (oldest == nullptr || oldest->operation == operation_) break;
-    const uint32_t count = static_cast<uint32_t>(std::min<uint64_t>(
-        oldest->size(), slot.predicted_blocks + blocks - slot.capacity_blocks));
+    const uint32_t count = static_cast<uint32_t>(
+        std::min<uint64_t>(oldest->size(), slot.predicted_blocks + blocks - slot.capacity_blocks));
     evicted_blocks_ += count;
     Drop(oldest->run, oldest->slot, oldest->end - count, oldest->end);
   }

@@ -87,8 +87,8 @@ class KeyArray {
 struct Segment {
   Run* run;
   Segment* deeper;  // next segment of the same holder, at a higher begin; or null
-  // Neighbours in one list of the slot (least recently used, pinned or confirmed) and in the list of
-  // the whole index. Least recently used first.
+  // Neighbours in one list of the slot (least recently used, pinned or confirmed) and in the list
+  // of the whole index. Least recently used first.
   Segment* slot_previous;
   Segment* slot_next;
   Segment* all_previous;
@@ -142,8 +142,8 @@ class Holders {
     }
     return kNone;
   }
-  // Adds a slot that is not there, with no segment yet: set_first must follow. Returns its position.
-  // slot_limit: number of slots of the index.
+  // Adds a slot that is not there, with no segment yet: set_first must follow. Returns its
+  // position. slot_limit: number of slots of the index.
   uint32_t Add(MemoryMeter& meter, uint32_t slot, uint32_t slot_limit);
   // Removes the slot at position i; others may change their position.
   void Remove(MemoryMeter& meter, uint32_t i, uint32_t slot_limit);

@@ -18,8 +18,8 @@ void RunTable::ResizeDirectory(size_t pages) {
   }
   const size_t capacity = ArrayCapacity(static_cast<uint32_t>(pages));
   if (capacity != directory_capacity_) {
-    pages_ = static_cast<Run***>(meter_->Reallocate(pages_, directory_capacity_ * sizeof(Run**),
-                                                    capacity * sizeof(Run**)));
+    pages_ = static_cast<Run***>(
+        meter_->Reallocate(pages_, directory_capacity_ * sizeof(Run**), capacity * sizeof(Run**)));
     directory_capacity_ = capacity;
   }
   while (page_count_ < pages) {
@@ -31,8 +31,7 @@ void RunTable::ResizeDirectory(size_t pages) {
 
 size_t RunTable::InsertBytesBound() const {
   return AllocationBytes(kPageBuckets * sizeof(Run*)) +
-         AllocationBytes(
-             ArrayCapacity(static_cast<uint32_t>(page_count_ + 1)) * sizeof(Run**));
+         AllocationBytes(ArrayCapacity(static_cast<uint32_t>(page_count_ + 1)) * sizeof(Run**));
 }
 
 void RunTable::Insert(Run* run) {

@@ -1,8 +1,8 @@
 // RunTable: finds a run by its first key.
 //
-// A chained hash table that grows and shrinks one bucket at a time (linear hashing, W. Litwin, "A new
-// tool for file and table addressing", VLDB 1980). Inserting the millionth run therefore costs what
-// inserting the tenth did: there is no moment at which the whole table is rehashed under the
+// A chained hash table that grows and shrinks one bucket at a time (linear hashing, W. Litwin, "A
+// new tool for file and table addressing", VLDB 1980). Inserting the millionth run therefore costs
+// what inserting the tenth did: there is no moment at which the whole table is rehashed under the
 // router's lock. And its size is a function of the number of runs alone, 8 to 9 bytes each, so that
 // the index's memory is exact and comes back when runs go.
 //

@@ -13,6 +13,8 @@ constexpr int64_t kFadeSteps = 256;
 // Uncached tokens of a typical request, until requests have shown it.
 constexpr double kTypicalUncachedTokens = 1000;
 constexpr double kMeanDecay = 0.95;
+// The fleet's factor is passed on to all instances when it has moved by this share.
+constexpr double kFleetFactorStep = 0.02;
 
 }  // namespace
 
@@ -32,9 +34,8 @@ void LoadTable::Add(InstanceId id, const InstanceOptions& options) {
     ids_.resize(size);
     eligible_.resize(size);
     penalty_.resize(size, INFINITY);
-    for (std::vector<float>* array :
-         {&pending_, &lease_pending_, &fluid_, &external_pending_, &external_requests_, &requests_,
-          &kv_tokens_, &kv_usage_}) {
+    for (std::vector<float>* array : {&pending_, &lease_pending_, &fluid_, &external_pending_,
+                                      &external_requests_, &requests_, &kv_tokens_, &kv_usage_}) {
       array->resize(size, 0);
     }
     tokens_per_s_.resize(size, 1);
@@ -44,9 +45,7 @@ void LoadTable::Add(InstanceId id, const InstanceOptions& options) {
   Instance& instance = instances_[slot];
   instance = Instance();
   instance.options = options;
-  const double rate =
-      options.prefill_tokens_per_s > 0 ? options.prefill_tokens_per_s : default_rate_;
-  instance.rate = PrefillRate(rate);
+  instance.rate = PrefillRate(ReferenceRate(options));
   ids_[slot] = id;
   weight_[slot] = static_cast<float>(options.weight);
   ++live_count_;
@@ -120,10 +119,20 @@ void LoadTable::FirstToken(const LeaseRecord& lease, int64_t now_nanos) {
   instance.pending_tokens -= static_cast<int64_t>(lease.uncached_tokens());
   UpdatePending(slot);
   if (calibrate_) {
-    instance.rate.AddFirstToken(static_cast<double>(lease.uncached_tokens()), lease.started_nanos,
-                                now_nanos);
+    const double tokens = static_cast<double>(lease.uncached_tokens());
+    const double seconds = instance.rate.AddFirstToken(tokens, lease.started_nanos, now_nanos);
+    fleet_factor_.AddSample(tokens / ConfiguredRate(instance.options), seconds);
     UpdateRate(slot);
+    const double moved = fleet_factor_.tokens_per_s() / fleet_factor_in_use_;
+    if (moved < 1 - kFleetFactorStep || moved > 1 + kFleetFactorStep) {
+      fleet_factor_in_use_ = fleet_factor_.tokens_per_s();
+      for (uint32_t other = 0; other < instances_.size(); ++other) UpdateRate(other);
+    }
   }
+}
+
+double LoadTable::ConfiguredRate(const InstanceOptions& options) const {
+  return options.prefill_tokens_per_s > 0 ? options.prefill_tokens_per_s : default_rate_;
 }
 
 void LoadTable::Release(const LeaseRecord& lease) {
@@ -142,10 +151,10 @@ void LoadTable::Release(const LeaseRecord& lease) {
 
 bool LoadTable::LearnCapacity(const LeaseRecord& lease, uint64_t reported_cached_tokens,
                               bool index_full) {
-  return calibrate_ && instances_[lease.instance.slot()].capacity.AddReport(
-                           static_cast<double>(lease.prompt_tokens),
-                           static_cast<double>(lease.cached_tokens),
-                           static_cast<double>(reported_cached_tokens), index_full);
+  return calibrate_ &&
+         instances_[lease.instance.slot()].capacity.AddReport(
+             static_cast<double>(lease.prompt_tokens), static_cast<double>(lease.cached_tokens),
+             static_cast<double>(reported_cached_tokens), index_full);
 }
 
 uint64_t LoadTable::CapacityBlocks(InstanceId id) const {
@@ -181,7 +190,8 @@ void LoadTable::UpdatePending(uint32_t slot) {
 }
 
 void LoadTable::UpdateRate(uint32_t slot) {
-  const double rate = instances_[slot].rate.tokens_per_s();
+  const Instance& instance = instances_[slot];
+  const double rate = EffectiveRate(instance.rate, ReferenceRate(instance.options));
   tokens_per_s_[slot] = static_cast<float>(rate);
   seconds_per_token_[slot] = static_cast<float>(1 / (rate * weight_[slot]));
 }
@@ -284,7 +294,7 @@ InstanceStats LoadTable::Stats(uint32_t slot, int64_t now_nanos) const {
   stats.fluid_tokens = fluid_[slot];
   stats.capacity_blocks = instance.options.capacity_blocks;
   stats.capacity_scale = instance.capacity.scale();
-  stats.prefill_tokens_per_s = instance.rate.tokens_per_s();
+  stats.prefill_tokens_per_s = tokens_per_s_[slot];
   stats.prefill_rate_learned = instance.rate.learned();
   if (instance.reported) {
     stats.report_age_s = 1e-9 * static_cast<double>(now_nanos - instance.report_nanos);

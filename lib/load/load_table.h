@@ -7,11 +7,11 @@
 //            own counts is added, as the work of other gateways. A report counts whole for half of
 //            report_max_age_s, then fades to nothing.
 //
-// The arrays hold floats: token counts up to 2^24 are exact in them, costs need no more, and four or
-// eight are scored by one instruction. Counts are kept as integers beside them.
+// The arrays hold floats: token counts up to 2^24 are exact in them, costs need no more, and four
+// or eight are scored by one instruction. Counts are kept as integers beside them.
 //
-// Time moves in steps of 1 ms for the fluid work and of 1/256 of report_max_age_s for the reports, so
-// that a burst of requests does not pass over all instances for each of them.
+// Time moves in steps of 1 ms for the fluid work and of 1/256 of report_max_age_s for the reports,
+// so that a burst of requests does not pass over all instances for each of them.
 //
 // Not thread-safe. O(1) a call, but O(instances) for Refresh when a step has passed.
 #ifndef PREFIXROUTER_LIB_LOAD_LOAD_TABLE_H_
@@ -108,6 +108,11 @@ class LoadTable {
   void UpdateRequests(uint32_t slot);
   void UpdatePending(uint32_t slot);
   void UpdateRate(uint32_t slot);
+  double ConfiguredRate(const InstanceOptions& options) const;
+  // What is to be expected of an instance that has shown nothing yet.
+  double ReferenceRate(const InstanceOptions& options) const {
+    return ConfiguredRate(options) * fleet_factor_in_use_;
+  }
   void FadeReport(uint32_t slot, int64_t now_nanos);
   void DrainFluid(int64_t now_nanos);
 
@@ -131,6 +136,10 @@ class LoadTable {
   std::vector<float> kv_usage_;
   std::vector<float> weight_;
 
+  // Of all instances' first tokens, in units of the rate that each was configured with: how far
+  // configured rates are from the truth. And its value when it had last moved enough.
+  PrefillRate fleet_factor_{1};
+  double fleet_factor_in_use_ = 1;
   uint32_t live_count_ = 0;
   uint32_t ready_count_ = 0;
   int64_t requests_waiting_ = 0;  // leases of all instances before their first token

@@ -11,6 +11,10 @@ namespace {
 // `omp simd` allows the compiler to take the minimum of floats in vector registers, whose order of
 // comparisons it must otherwise keep. It needs no OpenMP runtime.
 
+// Costs are looked at in tiles that keep their lowest one, so that finding the winner and the
+// runner-up reads two tiles and not the whole fleet.
+constexpr size_t kTile = 256;
+
 // cost += penalty, NaN becomes infinity; returns the lowest.
 PREFIX_ROUTER_VECTOR float AddPenalties(const float* penalty, float* cost, size_t size) {
   float lowest = INFINITY;
@@ -40,7 +44,7 @@ PREFIX_ROUTER_VECTOR uint32_t CountEqual(const float* values, size_t size, float
 
 // The n-th slot, from 0, whose value is `value`. REQUIRES: there are more than n.
 uint32_t FindNth(const float* values, size_t size, float value, uint32_t n) {
-  constexpr size_t kStretch = 256;
+  constexpr size_t kStretch = 32;
   size_t i = 0;
   for (; i + kStretch <= size; i += kStretch) {
     const uint32_t count = CountEqual(values + i, kStretch, value);
@@ -52,18 +56,14 @@ uint32_t FindNth(const float* values, size_t size, float value, uint32_t n) {
   }
 }
 
-uint32_t Find(const float* values, size_t size, float value) {
-  return FindNth(values, size, value, 0);
-}
-
 // out = value where key is `wanted` or less, else infinity.
 PREFIX_ROUTER_VECTOR void KeepWhere(const float* key, float wanted, const float* value, float* out,
                                     size_t size) {
   for (size_t i = 0; i < size; ++i) out[i] = key[i] <= wanted ? value[i] : INFINITY;
 }
 
-// Of the slots whose cost is at most `limit`, the fewest requests, then the least pending work, then
-// by chance.
+// Of the slots whose cost is at most `limit`, the fewest requests, then the least pending work,
+// then by chance.
 uint32_t BreakTie(const PolicyInput& in, const float* cost, float limit, float* scratch) {
   const size_t size = in.size;
   for (const float* const value : {in.requests, in.pending_tokens}) {
@@ -72,7 +72,8 @@ uint32_t BreakTie(const PolicyInput& in, const float* cost, float limit, float* 
     limit = Lowest(scratch, size);
   }
   const uint32_t equal = CountEqual(scratch, size, limit);
-  // Multiplied rather than divided: uniform, and independent of the low bits that policies draw from.
+  // Multiplied rather than divided: uniform, and independent of the low bits that policies draw
+  // from.
   const uint32_t nth = static_cast<uint32_t>((in.random >> 32) * equal >> 32);
   return FindNth(scratch, size, limit, nth);
 }
@@ -95,27 +96,53 @@ uint32_t MostCachedBlocks(const PolicyInput& in, const float* penalty) {
 
 Choice ChooseLowest(const Policy& policy, const PolicyInput& in, const float* penalty, float* cost,
                     float* scratch) {
-  Choice choice;
   const size_t size = in.size;
-  float lowest = AddPenalties(penalty, cost, size);
-  if (lowest == INFINITY) {
-    std::copy_n(penalty, size, cost);
-    lowest = 0;
-  }
-  choice.slot = Find(cost, size, lowest);
-  const auto lowest_of_others = [&] {
-    const float own = cost[choice.slot];
-    cost[choice.slot] = INFINITY;
-    const float others = Lowest(cost, size);
-    if (others < INFINITY) choice.runner_up = Find(cost, size, others);
-    cost[choice.slot] = own;
-    return others;
+  const size_t tiles = (size + kTile - 1) / kTile;
+  float* const lowest_of_tile = scratch;
+  const auto tile_size = [&](size_t tile) { return std::min(kTile, size - tile * kTile); };
+  const auto add_penalties = [&] {
+    for (size_t tile = 0; tile < tiles; ++tile) {
+      const size_t begin = tile * kTile;
+      lowest_of_tile[tile] = AddPenalties(penalty + begin, cost + begin, tile_size(tile));
+    }
   };
-  const float limit = lowest + std::max(policy.TieTolerance(in, choice.slot), 0.0f);
-  if (lowest_of_others() <= limit) {
+  // The first slot of the lowest cost, for tiles that are up to date.
+  const auto find_lowest = [&] {
+    const size_t tile = static_cast<size_t>(
+        std::min_element(lowest_of_tile, lowest_of_tile + tiles) - lowest_of_tile);
+    const size_t begin = tile * kTile;
+    return static_cast<uint32_t>(begin) +
+           FindNth(cost + begin, tile_size(tile), lowest_of_tile[tile], 0);
+  };
+  // The lowest of all slots but one.
+  const auto find_lowest_but = [&](uint32_t slot) {
+    const size_t tile = slot / kTile;
+    const float own = cost[slot], lowest = lowest_of_tile[tile];
+    cost[slot] = INFINITY;
+    lowest_of_tile[tile] = Lowest(cost + tile * kTile, tile_size(tile));
+    const uint32_t found = find_lowest();
+    const bool exists = cost[found] < INFINITY;
+    cost[slot] = own;
+    lowest_of_tile[tile] = lowest;
+    return exists ? found : Choice::kNone;
+  };
+
+  Choice choice;
+  add_penalties();
+  choice.slot = find_lowest();
+  if (cost[choice.slot] == INFINITY) {
+    std::fill_n(cost, size, 0.0f);
+    add_penalties();
+    choice.slot = find_lowest();
+  }
+  choice.runner_up = find_lowest_but(choice.slot);
+  if (choice.runner_up == Choice::kNone) return choice;
+  const float limit = cost[choice.slot] + std::max(policy.TieTolerance(in, choice.slot), 0.0f);
+  if (cost[choice.runner_up] <= limit) {
     choice.rule = Rule::kNearTie;
+    const uint32_t best = choice.slot, second = choice.runner_up;
     choice.slot = BreakTie(in, cost, limit, scratch);
-    lowest_of_others();
+    choice.runner_up = choice.slot == best ? second : best;
   }
   return choice;
 }

@@ -31,9 +31,9 @@ class ConsistentHash final : public Policy {
     }
     // Some instance is always below the bound: it is above the mean.
     const float bound_per_weight = kLoadFactor * requests / std::max(weights, 1e-6f);
-    const auto start = std::lower_bound(
-        points_.begin(), points_.end(), in.affinity_hash,
-        [](const Point& point, uint64_t hash) { return point.hash < hash; });
+    const auto start =
+        std::lower_bound(points_.begin(), points_.end(), in.affinity_hash,
+                         [](const Point& point, uint64_t hash) { return point.hash < hash; });
     bool found = false;
     for (size_t walked = 0; walked < points_.size(); ++walked) {
       const size_t at = (static_cast<size_t>(start - points_.begin()) + walked) % points_.size();

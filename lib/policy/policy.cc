@@ -19,10 +19,14 @@ void Policy::InstanceRemoved(InstanceId) {}
 
 const char* RuleName(Rule rule) {
   switch (rule) {
-    case Rule::kLowestCost: return "lowest_cost";
-    case Rule::kNearTie: return "near_tie";
-    case Rule::kOnlyCandidate: return "only_candidate";
-    case Rule::kSession: return "session";
+    case Rule::kLowestCost:
+      return "lowest_cost";
+    case Rule::kNearTie:
+      return "near_tie";
+    case Rule::kOnlyCandidate:
+      return "only_candidate";
+    case Rule::kSession:
+      return "session";
   }
   return "unknown";
 }
@@ -35,9 +39,9 @@ struct Entry {
 };
 
 constexpr Entry kPolicies[] = {
-    {"prefix_cost", MakePrefixCost},      {"random", MakeRandom},
-    {"round_robin", MakeRoundRobin},      {"least_requests", MakeLeastRequests},
-    {"least_tokens", MakeLeastTokens},    {"power_of_two", MakePowerOfTwo},
+    {"prefix_cost", MakePrefixCost},         {"random", MakeRandom},
+    {"round_robin", MakeRoundRobin},         {"least_requests", MakeLeastRequests},
+    {"least_tokens", MakeLeastTokens},       {"power_of_two", MakePowerOfTwo},
     {"consistent_hash", MakeConsistentHash},
 };
 

@@ -1,5 +1,5 @@
-// prefix_cost, the default policy: the least predicted prefill work until this prompt's first token,
-// with a weight on tokens that have to be computed anew.
+// prefix_cost, the default policy: the least predicted prefill work until this prompt's first
+// token, with a weight on tokens that have to be computed anew.
 //
 //   cost = (pending + w * uncached + kRequestTokens * requests + pressure) / (rate * weight)
 //
@@ -7,10 +7,10 @@
 //   pending   prefill tokens that are ahead of this prompt on the instance
 //   uncached  prompt tokens that the instance does not hold
 //   w         the miss weight, 1.5 to 4: a queued token only delays this request, an uncached one
-//             also costs the requests behind it and pushes other prefixes out of the cache. It grows
-//             with the queue, 1.5 + min(2.5, 0.5 * mean requests that wait for their first token):
-//             a high one throws work onto hot spots of a large idle fleet, a low one loses reuse
-//             under load (docs/design.md has the comparison).
+//             also costs the requests behind it and pushes other prefixes out of the cache. It
+//             grows with the queue, 1.5 + min(2.5, 0.5 * mean requests that wait for their first
+//             token): a high one throws work onto hot spots of a large idle fleet, a low one loses
+//             reuse under load (docs/design.md has the comparison).
 //   requests  in flight: decoding takes a little of each prefill step
 //   pressure  an instance whose KV memory is nearly full must evict or wait before it can start,
 //             and what it holds of this prompt may be gone by then: from 90 % use on, up to twice

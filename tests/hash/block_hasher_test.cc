@@ -1,11 +1,12 @@
 // BlockHasher: what must be equal is equal, what must differ differs, and keys do not change.
+#include "prefixrouter/block_hasher.h"
+
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "lib/hash/xxh3.h"
-#include "prefixrouter/block_hasher.h"
 #include "tests/catch.h"
 
 namespace prefixrouter {

@@ -1,9 +1,10 @@
 // PromptKeys: lazily or all at once, by chunks or by blocks, the keys are those of BlockHasher.
+#include "lib/hash/prompt_keys.h"
+
 #include <random>
 #include <string>
 #include <vector>
 
-#include "lib/hash/prompt_keys.h"
 #include "tests/catch.h"
 
 namespace prefixrouter {

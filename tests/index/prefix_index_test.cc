@@ -1,9 +1,10 @@
 // PrefixIndex: single rules that a random comparison with the model would not show as such: budget,
 // chunk keys that are learned, what becomes of pins when events begin.
+#include "lib/index/prefix_index.h"
+
 #include <random>
 #include <vector>
 
-#include "lib/index/prefix_index.h"
 #include "tests/catch.h"
 #include "tests/model/index_inspector.h"
 #include "tests/support/build_kind.h"

@@ -1,9 +1,10 @@
 // RunTable against std::map: growth and shrinkage a bucket at a time.
+#include "lib/index/run_table.h"
+
 #include <map>
 #include <memory>
 #include <random>
 
-#include "lib/index/run_table.h"
 #include "tests/catch.h"
 
 namespace prefixrouter {

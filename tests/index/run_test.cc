@@ -1,9 +1,10 @@
 // Arrays and holder tables of a run: their forms, and memory to the byte.
+#include "lib/index/run.h"
+
 #include <map>
 #include <random>
 #include <vector>
 
-#include "lib/index/run.h"
 #include "tests/catch.h"
 
 namespace prefixrouter {

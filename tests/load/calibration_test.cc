@@ -1,7 +1,8 @@
 // Calibration: rates and capacities converge to the truth, from either side, and stay in range.
+#include "lib/load/calibration.h"
+
 #include <random>
 
-#include "lib/load/calibration.h"
 #include "tests/catch.h"
 
 namespace prefixrouter {
@@ -30,13 +31,30 @@ TEST_CASE("prefill rate stays within its range whatever the clock says") {
   PrefillRate rate(10000);
   for (int i = 0; i < 500; ++i) rate.AddFirstToken(8000, 1000, 1000);  // at once
   REQUIRE(rate.tokens_per_s() <= 1.001e9);
-  for (int i = 0; i < 500; ++i) rate.AddFirstToken(1, i * 2'000'000'000'000, (i * 2 + 1) * 1'000'000'000'000);
-  REQUIRE(rate.tokens_per_s() >= 0.999);
+  for (int i = 0; i < 500; ++i)
+    rate.AddFirstToken(1, i * 2'000'000'000'000, (i * 2 + 1) * 1'000'000'000'000);
+  REQUIRE(rate.tokens_per_s() >= 0.999e-6);
   for (int i = 0; i < 500; ++i) rate.AddFirstToken(8000, 5, 1);  // the first token before the start
   REQUIRE(rate.tokens_per_s() > 0);
   PrefillRate idle(10000);
   for (int i = 0; i < 100; ++i) idle.AddFirstToken(0, 0, 1'000'000'000);  // all cached
   REQUIRE(idle.tokens_per_s() == Approx(10000));
+}
+
+TEST_CASE("decisions use the reference until a rate is learned, and where it differs little") {
+  PrefillRate rate(10000);
+  REQUIRE(EffectiveRate(rate, 5000) == 5000);
+  const auto learned = [](double tokens_per_s) {
+    PrefillRate known(tokens_per_s);
+    for (int i = 0; i < 20; ++i) known.AddSample(tokens_per_s, 1);
+    return known;
+  };
+  REQUIRE(EffectiveRate(learned(10500), 10000) == Approx(10000));
+  REQUIRE(EffectiveRate(learned(9500), 10000) == Approx(10000));
+  REQUIRE(EffectiveRate(learned(12000), 10000) > 10200);
+  REQUIRE(EffectiveRate(learned(12000), 10000) < 12000);
+  REQUIRE(EffectiveRate(learned(40000), 10000) == Approx(40000));
+  REQUIRE(EffectiveRate(learned(2500), 10000) == Approx(2500));
 }
 
 TEST_CASE("capacity scale settles where over- and under-prediction are equally frequent") {

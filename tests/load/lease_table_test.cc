@@ -1,9 +1,10 @@
 // LeaseTable: numbers never come back, and leases expire in the order of their start.
+#include "lib/load/lease_table.h"
+
 #include <list>
 #include <random>
 #include <set>
 
-#include "lib/load/lease_table.h"
 #include "tests/catch.h"
 
 namespace prefixrouter {

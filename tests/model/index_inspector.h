@@ -127,7 +127,8 @@ class IndexInspector {
     if (runs != index.run_count()) wrong << "run count; ";
     if (blocks != index.block_count()) wrong << "block count; ";
     if (held_total != index.total_held_blocks()) wrong << "total held; ";
-    if (bytes != index.bytes()) wrong << "bytes " << index.bytes() << " but walked " << bytes << "; ";
+    if (bytes != index.bytes())
+      wrong << "bytes " << index.bytes() << " but walked " << bytes << "; ";
     if (index.bytes() > index.budget_bytes()) wrong << "over budget; ";
     return wrong.str();
   }

@@ -20,11 +20,11 @@ struct Workload {
   uint32_t slots = 4;
   uint64_t capacity = 30;
   uint32_t longest_prompt = 14;
-  uint32_t branches = 3;      // different blocks that may follow one
+  uint32_t branches = 3;  // different blocks that may follow one
   bool pins = false;
-  bool confirmed = false;     // Store, Remove and Clear instead of pins
-  int64_t ttl_nanos = 0;      // of half of the slots
-  bool tokens = false;        // prompts of tokens, with chunk keys, instead of ready-made keys
+  bool confirmed = false;  // Store, Remove and Clear instead of pins
+  int64_t ttl_nanos = 0;   // of half of the slots
+  bool tokens = false;     // prompts of tokens, with chunk keys, instead of ready-made keys
 };
 
 // Drives index and model with the same operations.
@@ -173,8 +173,8 @@ class Driver {
     const uint32_t expected = model_.Insert(slot, prompt.keys, now_nanos_, pin);
     REQUIRE(result.held_blocks == expected);
     if (pin) {
-      pins_.push_back({result.pinned,
-                       {slot, Keys(prompt.keys.begin(), prompt.keys.begin() + expected)}});
+      pins_.push_back(
+          {result.pinned, {slot, Keys(prompt.keys.begin(), prompt.keys.begin() + expected)}});
     }
     last_ = prompt;
   }
@@ -298,13 +298,19 @@ TEST_CASE("index equals the model with stored, copied and removed blocks and hol
 }
 
 TEST_CASE("index equals the model for token prompts, whose runs have chunk keys") {
-  CompareWithModel({.seed = 6, .slots = 3, .capacity = 400, .longest_prompt = 150, .branches = 2,
-       .pins = true, .tokens = true},
-      kSteps / 16, false);
+  CompareWithModel({.seed = 6,
+                    .slots = 3,
+                    .capacity = 400,
+                    .longest_prompt = 150,
+                    .branches = 2,
+                    .pins = true,
+                    .tokens = true},
+                   kSteps / 16, false);
 }
 
 TEST_CASE("index equals the model on a large fleet, whose holders are kept by slot") {
-  CompareWithModel({.seed = 7, .slots = 300, .capacity = 12, .longest_prompt = 6}, kSteps / 40, false);
+  CompareWithModel({.seed = 7, .slots = 300, .capacity = 12, .longest_prompt = 6}, kSteps / 40,
+                   false);
 }
 
 }  // namespace prefixrouter

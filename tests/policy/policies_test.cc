@@ -13,9 +13,19 @@ namespace {
 // A fleet whose arrays a test sets as it likes.
 struct Fleet {
   explicit Fleet(size_t size)
-      : ids(size), eligible(size, 1), cached(size, 0), pending(size, 0), rate(size, 10000),
-        requests(size, 0), kv_tokens(size, 0), kv_usage(size, 0), weight(size, 1),
-        second(size), penalty(size, 0), cost(size, 0), scratch(size, 0) {
+      : ids(size),
+        eligible(size, 1),
+        cached(size, 0),
+        pending(size, 0),
+        rate(size, 10000),
+        requests(size, 0),
+        kv_tokens(size, 0),
+        kv_usage(size, 0),
+        weight(size, 1),
+        second(size),
+        penalty(size, 0),
+        cost(size, 0),
+        scratch(size, 0) {
     for (size_t i = 0; i < size; ++i) ids[i] = InstanceId::Make(static_cast<uint32_t>(i), 1);
   }
   PolicyInput Input(float prompt_tokens = 1000, uint64_t random = 0) {
@@ -82,7 +92,8 @@ TEST_CASE("the lowest cost wins, with the runner-up, at every place of a fleet o
   }
 }
 
-TEST_CASE("slots with a penalty are never chosen, NaN and infinity only when nothing else is there") {
+TEST_CASE(
+    "slots with a penalty are never chosen, NaN and infinity only when nothing else is there") {
   class Odd final : public Policy {
    public:
     const char* name() const override { return "odd"; }
@@ -102,7 +113,8 @@ TEST_CASE("slots with a penalty are never chosen, NaN and infinity only when not
   }
 }
 
-TEST_CASE("ties go to the fewest requests, then to the least pending work, then to uniform chance") {
+TEST_CASE(
+    "ties go to the fewest requests, then to the least pending work, then to uniform chance") {
   class Equal final : public Policy {
    public:
     const char* name() const override { return "equal"; }
@@ -236,7 +248,8 @@ TEST_CASE("least_requests and least_tokens look at their own measure, by weight"
 TEST_CASE("consistent_hash moves few keys when an instance comes or goes") {
   auto policy = MakeConsistentHash();
   Fleet fleet(11);
-  for (uint32_t i = 0; i < 10; ++i) policy->InstanceAdded(fleet.ids[i], "host" + std::to_string(i), 0);
+  for (uint32_t i = 0; i < 10; ++i)
+    policy->InstanceAdded(fleet.ids[i], "host" + std::to_string(i), 0);
   fleet.eligible[10] = 0;
   const auto place = [&] {
     std::vector<uint32_t> slots;

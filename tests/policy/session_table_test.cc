@@ -1,5 +1,6 @@
 // SessionTable: bounded in number and age.
 #include "lib/policy/session_table.h"
+
 #include "tests/catch.h"
 
 namespace prefixrouter {

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Installs what building and testing need, and only what is missing. On Debian and Ubuntu with
+# apt-get, as root or through sudo; elsewhere it says what to install. Safe to run any number of
+# times: when everything is there it only looks, and needs no network.
+#
+# Usage: scripts/setup.sh
+set -eu
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+packages=(
+  cmake ninja-build g++ pkg-config
+  clang clang-format clang-tidy             # checks of scripts/test.sh
+  libabsl-dev libxxhash-dev                 # the library
+  catch2                                    # the tests
+  libbenchmark-dev                          # the benchmarks
+  libcli11-dev nlohmann-json3-dev zlib1g-dev  # the replay tool
+  python3                                   # checks of the replay tool's JSON
+)
+# From the Python package index, into build/venv. The tests use the standard library alone.
+python_packages=()
+
+say() { echo "setup: $*" >&2; }
+
+installed() {
+  [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+install_packages() {
+  local missing=() package as_root=()
+  for package in "${packages[@]}"; do
+    installed "$package" || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+
+  if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null; then
+      say "missing, and neither root nor sudo to install it: ${missing[*]}"
+      return 1
+    fi
+    as_root=(sudo)
+  fi
+  say "installing ${missing[*]}"
+  local log
+  log=$(mktemp)
+  if ! { "${as_root[@]}" apt-get update -qq &&
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+      apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+    cat "$log" >&2
+    say "apt-get failed; its output is above"
+    return 1
+  fi
+  rm -f "$log"
+}
+
+# On other systems: the programs can be looked for, the libraries are found or missed by CMake.
+check_programs() {
+  local missing=() program
+  for program in cmake ninja g++ clang++ clang-format pkg-config python3; do
+    command -v "$program" >/dev/null || missing+=("$program")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  say "this system has no apt-get. Please install: ${missing[*]}"
+  say "and, with headers: Abseil, xxHash, Catch2, Google Benchmark, CLI11, nlohmann-json, zlib"
+  return 1
+}
+
+install_python_packages() {
+  [ ${#python_packages[@]} -gt 0 ] || return 0
+  local venv=$top/build/venv
+  [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "${python_packages[@]}"
+}
+
+if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
+  install_packages
+else
+  check_programs
+fi
+install_python_packages

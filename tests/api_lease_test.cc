@@ -302,5 +302,30 @@ TEST_CASE("Blocks of running requests are not evicted before others", "[api][lea
   CHECK(fleet.CachedTokens(0, Request::FromTokens(running)) == 16 * 10);
 }
 
+// What engines report as cached shows that the true capacity is smaller than configured. While a
+// request runs its blocks stay; when it has ended, the instance holds no more than it can.
+TEST_CASE("A capacity that is learned to be smaller holds once leases end",
+          "[api][lease][calibration]") {
+  InstanceOptions instance;
+  instance.capacity_blocks = 100;
+  Fleet fleet(1, {}, instance);
+  PromptMaker prompts(11);
+  const Tokens prompt = prompts.Random(16 * 100);
+  const Request request = Request::FromTokens(prompt);
+  Lease running = fleet.Acquire(request);
+  FinishInfo nothing_cached;
+  nothing_cached.engine_cached_tokens = 0;
+  for (int i = 0; i < 5; ++i) {
+    Lease lease = fleet.Acquire(request);
+    CHECK(lease.decision().cached_tokens == 1600);
+    CHECK(lease.Finish(nothing_cached));
+  }
+  CHECK(fleet.StatsOf(0).capacity_scale < 0.9);
+  CHECK(fleet.StatsOf(0).blocks_held == 100);
+  CHECK(running.Finish());
+  const InstanceStats stats = fleet.StatsOf(0);
+  CHECK(static_cast<double>(stats.blocks_held) <= 100 * stats.capacity_scale + 1);
+}
+
 }  // namespace
 }  // namespace prefixrouter::testing

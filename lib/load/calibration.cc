@@ -7,7 +7,6 @@ namespace prefixrouter {
 namespace {
 
 constexpr double kDecay = 0.9;
-constexpr double kPriorSeconds = 0.5;
 constexpr double kSlowest = 1e-6;  // units a second; far outside of what any instance does
 constexpr double kFastest = 1e9;
 
@@ -17,8 +16,10 @@ constexpr double kScaleMax = 64;
 
 }  // namespace
 
-PrefillRate::PrefillRate(double prior_tokens_per_s)
-    : tokens_(prior_tokens_per_s * kPriorSeconds), seconds_(kPriorSeconds) {}
+PrefillRate::PrefillRate(double prior_tokens_per_s, double prior_seconds)
+    : prior_tokens_per_s_(prior_tokens_per_s),
+      tokens_(prior_tokens_per_s * prior_seconds),
+      seconds_(prior_seconds) {}
 
 double PrefillRate::AddFirstToken(double uncached_tokens, int64_t started_nanos,
                                   int64_t first_token_nanos) {

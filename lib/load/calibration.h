@@ -25,21 +25,23 @@ namespace prefixrouter {
 
 class PrefillRate {
  public:
-  // prior: tokens a second, > 0.
-  explicit PrefillRate(double prior_tokens_per_s);
+  // What is assumed at first: tokens a second, > 0, and as how much observed work that counts. With
+  // 0 seconds the first sample replaces it.
+  explicit PrefillRate(double prior_tokens_per_s, double prior_seconds = 0);
 
   // Returns the seconds of the sample.
   double AddFirstToken(double uncached_tokens, int64_t started_nanos, int64_t first_token_nanos);
   // A sample of another instance, for the rate of a whole fleet. No effect without tokens: a wait
   // without prefill says nothing of the rate.
   void AddSample(double uncached_tokens, double seconds);
-  double tokens_per_s() const { return tokens_ / seconds_; }
+  double tokens_per_s() const { return seconds_ > 0 ? tokens_ / seconds_ : prior_tokens_per_s_; }
   // At least kEnough samples: it no longer is what was configured.
   bool learned() const { return samples_ >= kEnough; }
 
  private:
   static constexpr uint32_t kEnough = 8;
 
+  double prior_tokens_per_s_;
   double tokens_;
   double seconds_;
   uint32_t samples_ = 0;

@@ -138,7 +138,7 @@ class LoadTable {
 
   // Of all instances' first tokens, in units of the rate that each was configured with: how far
   // configured rates are from the truth. And its value when it had last moved enough.
-  PrefillRate fleet_factor_{1};
+  PrefillRate fleet_factor_{1, 0.5};
   double fleet_factor_in_use_ = 1;
   uint32_t live_count_ = 0;
   uint32_t ready_count_ = 0;

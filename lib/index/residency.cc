@@ -244,6 +244,12 @@ void PrefixIndex::Unpin(const PinnedPrefix& pinned, int64_t now_nanos) {
     run = run->parent;
     if (run != nullptr) end = run->length;
   }
+  Slot& slot = slots_[pinned.slot];
+  if (slot.predicted_blocks > slot.capacity_blocks) {  // it has become smaller meanwhile
+    ++operation_;                                      // nothing is in use any more
+    MakeRoom(slot, 0);
+    EnforceBudget();
+  }
 }
 
 // Blocks [begin, end) of the run are stored on the slot; those that were stored already get a copy.

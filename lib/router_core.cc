@@ -331,17 +331,18 @@ Status RouterCore::NoCandidate(const Request& request) const {
                     (request.allowed.empty() ? "" : " and none of those is in `allowed`"));
 }
 
-Status RouterCore::ScoreWithoutLock(const Query& query, MutexLock& lock, Path* path) {
+Status RouterCore::ScoreWithoutLock(const Query& query, Path* path) {
   Snapshot snapshot(MakeInput(query));
-  lock.Unlock();
   Status status;
-  try {
-    policy_->Score(snapshot.input, snapshot.costs.data());
-  } catch (...) {
-    status = Status(StatusCode::kInternal,
-                    std::string("policy ") + policy_->name() + " has thrown an exception");
+  {
+    MutexUnlock unlocked(mutex_);
+    try {
+      policy_->Score(snapshot.input, snapshot.costs.data());
+    } catch (...) {
+      status = Status(StatusCode::kInternal,
+                      std::string("policy ") + policy_->name() + " has thrown an exception");
+    }
   }
-  lock.Lock();
   if (!status.ok()) return status;
   // Instances may have come and gone: costs belong to ids, not to slots.
   std::fill(costs_.begin(), costs_.end(), INFINITY);
@@ -361,21 +362,21 @@ uint32_t RouterCore::SessionSlot(const Query& query, const PolicyInput& in, uint
 
 // Matches the request, hashing it as far as that needs. Leaves the lock for all long hashing, and
 // returns right after a match under it.
-void RouterCore::MatchQuery(Query& query, bool for_insert, MutexLock& lock, Path* path) {
+void RouterCore::MatchQuery(Query& query, bool for_insert, Path* path) {
   PromptKeys& keys = query.keys;
   if (!keys.complete()) {
     const bool known = index_.KnowsFirstBlock(keys.first_key());
     if (known || for_insert) {
-      lock.Unlock();
+      MutexUnlock unlocked(mutex_);
       keys.Hash(known);
-      lock.Lock();
     }
   }
   index_.Match(keys, path);
   if (path->needs_block_keys) {
-    lock.Unlock();
-    keys.HashBlocks(0, keys.root_key());
-    lock.Lock();
+    {
+      MutexUnlock unlocked(mutex_);
+      keys.HashBlocks(0, keys.root_key());
+    }
     index_.Match(keys, path);
   }
   if (!for_insert || path->blocks >= keys.keys_begin()) return;
@@ -385,9 +386,10 @@ void RouterCore::MatchQuery(Query& query, bool for_insert, MutexLock& lock, Path
     keys.HashBlocks(first, last_key);
     return;
   }
-  lock.Unlock();
-  keys.HashBlocks(first, last_key);
-  lock.Lock();
+  {
+    MutexUnlock unlocked(mutex_);
+    keys.HashBlocks(first, last_key);
+  }
   index_.Match(keys, path, true);
 }
 
@@ -398,9 +400,9 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
 
   MutexLock lock(mutex_);
   Advance(query.now_nanos);
-  MatchQuery(query, true, lock, &path);
+  MatchQuery(query, true, &path);
   if (custom_policy_) {
-    if (Status scored = ScoreWithoutLock(query, lock, &path); !scored.ok()) return scored;
+    if (Status scored = ScoreWithoutLock(query, &path); !scored.ok()) return scored;
   }
   const int64_t now = now_nanos_;
   const PolicyInput in = MakeInput(query);
@@ -473,9 +475,9 @@ Result<ScoreTable> RouterCore::Score(const Request& request) {
   Path path;
   MutexLock lock(mutex_);
   Advance(query.now_nanos);
-  MatchQuery(query, false, lock, &path);
+  MatchQuery(query, false, &path);
   if (custom_policy_) {
-    if (Status scored = ScoreWithoutLock(query, lock, &path); !scored.ok()) return scored;
+    if (Status scored = ScoreWithoutLock(query, &path); !scored.ok()) return scored;
   }
   const int64_t now = now_nanos_;
   const PolicyInput in = MakeInput(query);

@@ -86,12 +86,10 @@ class RouterCore {
   // The policy's view of a request that has been matched. Restricts the candidates to the request's
   // mask in masked_*.
   PolicyInput MakeInput(const Query& query) PREFIX_ROUTER_REQUIRES(mutex_);
-  void MatchQuery(Query& query, bool for_insert, MutexLock& lock, Path* path)
-      PREFIX_ROUTER_REQUIRES(mutex_);
+  void MatchQuery(Query& query, bool for_insert, Path* path) PREFIX_ROUTER_REQUIRES(mutex_);
   // Fills costs_ by a custom policy. Leaves the lock while it runs, so everything may have changed;
   // matches again.
-  Status ScoreWithoutLock(const Query& query, MutexLock& lock, Path* path)
-      PREFIX_ROUTER_REQUIRES(mutex_);
+  Status ScoreWithoutLock(const Query& query, Path* path) PREFIX_ROUTER_REQUIRES(mutex_);
   double PredictedTtft(const Query& query, const PolicyInput& in, uint32_t slot) const
       PREFIX_ROUTER_REQUIRES(mutex_);
   Status NoCandidate(const Request& request) const PREFIX_ROUTER_REQUIRES(mutex_);

@@ -41,30 +41,35 @@ class PREFIX_ROUTER_ANNOTATE(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-// Holds the mutex for its own lifetime, but for stretches between Unlock and Lock.
+// Holds the mutex for its own lifetime.
 class PREFIX_ROUTER_ANNOTATE(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) PREFIX_ROUTER_ANNOTATE(acquire_capability(mutex))
       : mutex_(mutex) {
     mutex_.Lock();
   }
-  ~MutexLock() PREFIX_ROUTER_ANNOTATE(release_capability()) {
-    if (held_) mutex_.Unlock();
-  }
-  void Unlock() PREFIX_ROUTER_ANNOTATE(release_capability()) {
-    held_ = false;
-    mutex_.Unlock();
-  }
-  void Lock() PREFIX_ROUTER_ANNOTATE(acquire_capability()) {
-    mutex_.Lock();
-    held_ = true;
-  }
+  ~MutexLock() PREFIX_ROUTER_ANNOTATE(release_capability()) { mutex_.Unlock(); }
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
 
  private:
   Mutex& mutex_;
-  bool held_ = true;
+};
+
+// The opposite: leaves a mutex that is held for its own lifetime. Both ends are annotated as
+// releasing, which is how the analysis is told of a scope that takes a capability away.
+class PREFIX_ROUTER_ANNOTATE(scoped_lockable) MutexUnlock {
+ public:
+  explicit MutexUnlock(Mutex& mutex) PREFIX_ROUTER_ANNOTATE(release_capability(mutex))
+      : mutex_(mutex) {
+    mutex_.Unlock();
+  }
+  ~MutexUnlock() PREFIX_ROUTER_ANNOTATE(release_capability()) { mutex_.Lock(); }
+  MutexUnlock(const MutexUnlock&) = delete;
+  MutexUnlock& operator=(const MutexUnlock&) = delete;
+
+ private:
+  Mutex& mutex_;
 };
 
 }  // namespace prefixrouter

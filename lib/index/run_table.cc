@@ -77,9 +77,11 @@ void RunTable::Shrink() {
   Run* chain = *from;
   *from = nullptr;
   --bucket_count_;
-  Run** end = Bucket(removed & level_mask_);
-  while (*end != nullptr) end = &(*end)->hash_next;
-  *end = chain;
+  if (chain != nullptr) {  // often it is not, and the other bucket need not be read
+    Run** end = Bucket(removed & level_mask_);
+    while (*end != nullptr) end = &(*end)->hash_next;
+    *end = chain;
+  }
   if (bucket_count_ == level_mask_ + 1 && level_mask_ + 1 > kPageBuckets) level_mask_ /= 2;
   if (bucket_count_ % kPageBuckets == 0) ResizeDirectory(bucket_count_ / kPageBuckets);
 }

@@ -48,6 +48,7 @@ struct InstanceOptions {
   uint32_t capacity_blocks = 65536;
   // How fast it prefills, in tokens a second. 0 (the default) means unknown: it is taken as
   // RouterOptions::default_prefill_tokens_per_s until first-token times have shown the true rate.
+  // Otherwise 1 to 1e9.
   double prefill_tokens_per_s = 0;
   // Share of the traffic that it should take relative to the others, on top of its rate.
   // More than 0, at most 1000. Default 1. An operator who fills a new instance slowly sets it low.

@@ -27,14 +27,14 @@ struct RouterOptions {
 
   // One of PolicyNames(). Ignored when custom_policy is set.
   std::string policy = "prefix_cost";
-  std::shared_ptr<Policy> custom_policy;
+  std::shared_ptr<Policy> custom_policy{};
 
   // Secret that block keys are made with. Default: drawn from the operating system, so that nobody
   // outside can construct colliding prompts. Set it for repeatable runs, or for routers that share
   // keys.
-  std::optional<uint64_t> key_seed;
+  std::optional<uint64_t> key_seed{};
   // Seed of the choice between near-ties. Default: drawn from the operating system.
-  std::optional<uint64_t> random_seed;
+  std::optional<uint64_t> random_seed{};
 
   // A predicted block that no request has used for this long no longer counts. 0 (default): it
   // counts until it is evicted. In seconds, range 0 to 1e9.
@@ -77,7 +77,7 @@ struct RouterOptions {
   // ---- Surroundings ---------------------------------------------------------------------------
 
   // Default: the system's monotonic clock.
-  std::shared_ptr<const Clock> clock;
+  std::shared_ptr<const Clock> clock{};
 };
 
 }  // namespace prefixrouter

@@ -13,6 +13,9 @@ namespace {
 // again costs more.
 constexpr uint32_t kFewBlocks = 8;
 
+// How many requests it takes to believe that first blocks are known now, or unknown.
+constexpr int kStreak = 4;
+
 // An index this full says something about the true capacity.
 constexpr double kFullShare = 0.9;
 
@@ -364,12 +367,9 @@ uint32_t RouterCore::SessionSlot(const Query& query, const PolicyInput& in, uint
 // returns right after a match under it.
 void RouterCore::MatchQuery(Query& query, bool for_insert, Path* path) {
   PromptKeys& keys = query.keys;
-  if (!keys.complete()) {
-    const bool known = index_.KnowsFirstBlock(keys.first_key());
-    if (known || for_insert) {
-      MutexUnlock unlocked(mutex_);
-      keys.Hash(known);
-    }
+  if (!for_insert && !keys.complete() && index_.KnowsFirstBlock(keys.first_key())) {
+    MutexUnlock unlocked(mutex_);
+    keys.Hash(true);
   }
   index_.Match(keys, path);
   if (path->needs_block_keys) {
@@ -396,11 +396,16 @@ void RouterCore::MatchQuery(Query& query, bool for_insert, Path* path) {
 Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   if (Status check = CheckRequest(request, options_); !check.ok()) return check;
   Query query(*this, request);
+  // A visit to the lock to look at the first block would cost more than a wrong guess now and then.
+  query.keys.Hash(known_streak_.load(std::memory_order_relaxed) >= 0);
   Path path;
 
   MutexLock lock(mutex_);
   Advance(query.now_nanos);
   MatchQuery(query, true, &path);
+  const int streak = known_streak_.load(std::memory_order_relaxed);
+  const int next_streak = std::clamp(streak + (path.steps.empty() ? -1 : 1), -kStreak, kStreak - 1);
+  if (next_streak != streak) known_streak_.store(next_streak, std::memory_order_relaxed);
   if (custom_policy_) {
     if (Status scored = ScoreWithoutLock(query, &path); !scored.ok()) return scored;
   }

@@ -1,11 +1,13 @@
 // RouterCore: the state of a PrefixRouter and the way of a request through it.
 //
-//   check the request, hash its first block            no lock
-//   is the first block known?                          lock
-//   hash the prompt: in chunks if so, else by blocks   no lock
+//   check the request, hash it                         no lock
 //   match it; if much of it is new, note where         lock
 //   hash the new part by blocks                        no lock
 //   match, score, choose, reserve, insert              lock
+//
+// It is hashed in chunks when the first blocks of recent prompts were known, which is quicker if
+// its own is, and by blocks when they were not. A prompt that is known, or all new, as guessed,
+// takes the lock once.
 //
 // The locked parts take about a microsecond, so one lock is enough: it keeps decisions in one
 // order, in which each sees all earlier ones, and no herd forms. docs/concurrency.md has the
@@ -13,6 +15,7 @@
 #ifndef PREFIXROUTER_LIB_ROUTER_CORE_H_
 #define PREFIXROUTER_LIB_ROUTER_CORE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -101,6 +104,9 @@ class RouterCore {
   const BlockHasher hasher_;
   const std::shared_ptr<Policy> policy_;
   const bool custom_policy_;
+
+  // Below 0: the first blocks of recent prompts were unknown. Written under the lock.
+  std::atomic<int> known_streak_{0};
 
   mutable Mutex mutex_;
   PrefixIndex index_ PREFIX_ROUTER_GUARDED_BY(mutex_);

@@ -193,7 +193,7 @@ TEST_CASE("Routing over 4096 instances costs at most three times that over 64",
     };
   };
   const std::vector<double> seconds =
-      InterleavedMedianSeconds({route_over(*narrow), route_over(*wide)}, Sized(31, 1));
+      InterleavedMedianSeconds({route_over(*narrow), route_over(*wide)}, Sized(301, 1));
   CHECK(wrong == 0);
   if (kMeasuredBuild) {
     CAPTURE(seconds[0], seconds[1]);

@@ -5,12 +5,12 @@
 #include <filesystem>
 #include <iostream>
 #include <numbers>
-#include <unordered_set>
 #include <utility>
 
 #include "benchmarks/fleet.h"
 #include "benchmarks/replay/arrivals.h"
 #include "benchmarks/replay/random.h"
+#include "benchmarks/replay/replay.h"
 
 namespace prefixrouter::bench {
 namespace {
@@ -68,22 +68,6 @@ replay::Trace Generate() {
   return trace;
 }
 
-double BestCachedShare(const replay::Trace& trace) {
-  std::unordered_set<uint64_t> seen;
-  uint64_t cached = 0, total = 0;
-  for (const replay::TraceRequest& request : trace.requests) {
-    uint64_t leading = 0;
-    for (const uint64_t id : request.hash_ids) {
-      if (!seen.contains(id)) break;
-      ++leading;
-    }
-    cached += std::min(leading * trace.block_tokens, request.prompt_tokens);
-    total += request.prompt_tokens;
-    seen.insert(request.hash_ids.begin(), request.hash_ids.end());
-  }
-  return static_cast<double>(cached) / static_cast<double>(total);
-}
-
 }  // namespace
 
 Conversation::Conversation(const std::string& trace_dir) {
@@ -101,7 +85,7 @@ Conversation::Conversation(const std::string& trace_dir) {
   }
   const auto arrivals = replay::ScheduleArrivals({}, &trace_);
   if (!arrivals.ok()) Require(false, arrivals.status().ToString().c_str());
-  best_cached_share_ = BestCachedShare(trace_);
+  best_cached_share_ = replay::BestPossibleShare(trace_, RouterOptions().block_size);
 }
 
 const replay::TraceRequest& Conversation::longest() const {

@@ -174,8 +174,9 @@ void LoadTable::CountRequest(InstanceId id, uint64_t prompt_tokens, uint64_t cac
   ++instance.requests;
   instance.prompt_tokens += prompt_tokens;
   instance.cached_tokens += cached_tokens;
-  mean_uncached_tokens_ = kMeanDecay * mean_uncached_tokens_ +
-                          (1 - kMeanDecay) * static_cast<double>(prompt_tokens - cached_tokens);
+  // At least 1: where everything is cached it would become subnormal, which is slow.
+  const double uncached = std::max(static_cast<double>(prompt_tokens - cached_tokens), 1.0);
+  mean_uncached_tokens_ = kMeanDecay * mean_uncached_tokens_ + (1 - kMeanDecay) * uncached;
 }
 
 void LoadTable::UpdateRequests(uint32_t slot) {
@@ -276,7 +277,7 @@ void LoadTable::FillInput(PolicyInput* in) const {
   in->any_report = any_report_;
   in->weight = weight_.data();
   const double waiting = static_cast<double>(requests_waiting_) + external_waiting_ +
-                         fluid_total_ / std::max(mean_uncached_tokens_, 1.0);
+                         fluid_total_ / mean_uncached_tokens_;
   in->mean_waiting = static_cast<float>(waiting / std::max<uint32_t>(ready_count_, 1));
 }
 

@@ -72,6 +72,29 @@ struct RouterCore::Snapshot {
   PolicyInput input;
 };
 
+// The scratch of this thread, for as long as a decision lasts. A custom policy may use another
+// router meanwhile, which then gets a new one. Frees the decision's garbage at the end: it has to
+// be made before the lock is taken.
+class RouterCore::ScratchLoan {
+ public:
+  ScratchLoan() : scratch_(spare_ != nullptr ? std::move(spare_) : std::make_unique<Scratch>()) {}
+  ~ScratchLoan() {
+    scratch_->path.garbage.Free();
+    spare_ = std::move(scratch_);
+  }
+  ScratchLoan(const ScratchLoan&) = delete;
+  ScratchLoan& operator=(const ScratchLoan&) = delete;
+
+  Scratch& operator*() const { return *scratch_; }
+
+ private:
+  static thread_local std::unique_ptr<Scratch> spare_;
+
+  std::unique_ptr<Scratch> scratch_;
+};
+
+thread_local std::unique_ptr<RouterCore::Scratch> RouterCore::ScratchLoan::spare_;
+
 RouterCore::Query::Query(const RouterCore& core, const Request& request_in)
     : request(request_in),
       keys(core.hasher_, request_in),
@@ -133,8 +156,6 @@ Result<InstanceId> RouterCore::AddInstance(const InstanceOptions& options) {
   names_[key] = id;
   load_.Add(id, options);
   index_.AddSlot(slot, options.capacity_blocks, Nanos(options_.predicted_ttl_s));
-  costs_.resize(load_.slot_limit());
-  tie_scratch_.resize(load_.slot_limit());
   policy_->InstanceAdded(id, options.name, options.rank);
   return id;
 }
@@ -274,11 +295,11 @@ bool RouterCore::Cancel(LeaseId id) {
 
 // ---- Decisions ---------------------------------------------------------------------------------
 
-PolicyInput RouterCore::MakeInput(const Query& query) {
+PolicyInput RouterCore::MakeInput(const Query& query, Scratch& scratch) {
   const Request& request = query.request;
   PolicyInput in;
   load_.FillInput(&in);
-  in.cached_blocks = index_.matched().data();
+  in.cached_blocks = scratch.path.matched.data();
   in.tokens_per_block = query.tokens_per_block;
   in.prompt_tokens = static_cast<float>(query.prompt_tokens);
   in.expected_output_tokens = static_cast<float>(request.expected_output_tokens);
@@ -287,31 +308,33 @@ PolicyInput RouterCore::MakeInput(const Query& query) {
   in.sequence = stats_.requests;
   in.random = RandomAfter(random_state_);
 
-  penalty_ = load_.penalty();
-  candidates_ = choosable_ = load_.ready_count();
+  scratch.costs.resize(in.size);
+  scratch.ties.resize(in.size);
+  scratch.penalty = load_.penalty();
+  scratch.candidates = scratch.choosable = load_.ready_count();
   if (request.allowed.empty() && request.max_ttft_s == 0) return in;
   if (request.allowed.empty()) {
-    masked_eligible_.assign(in.eligible, in.eligible + in.size);
+    scratch.masked_eligible.assign(in.eligible, in.eligible + in.size);
   } else {
-    masked_eligible_.assign(in.size, 0);
+    scratch.masked_eligible.assign(in.size, 0);
     for (InstanceId id : request.allowed) {
-      if (load_.Live(id)) masked_eligible_[id.slot()] = in.eligible[id.slot()];
+      if (load_.Live(id)) scratch.masked_eligible[id.slot()] = in.eligible[id.slot()];
     }
   }
-  masked_penalty_.assign(in.size, INFINITY);
-  candidates_ = choosable_ = 0;
+  scratch.masked_penalty.assign(in.size, INFINITY);
+  scratch.candidates = scratch.choosable = 0;
   for (uint32_t slot = 0; slot < in.size; ++slot) {
-    if (masked_eligible_[slot] == 0) continue;
-    ++candidates_;
+    if (scratch.masked_eligible[slot] == 0) continue;
+    ++scratch.candidates;
     if (request.max_ttft_s == 0 || PredictedTtft(query, in, slot) <= request.max_ttft_s) {
-      masked_penalty_[slot] = 0;
-      ++choosable_;
+      scratch.masked_penalty[slot] = 0;
+      ++scratch.choosable;
     } else {
-      masked_eligible_[slot] = 0;
+      scratch.masked_eligible[slot] = 0;
     }
   }
-  in.eligible = masked_eligible_.data();
-  penalty_ = masked_penalty_.data();
+  in.eligible = scratch.masked_eligible.data();
+  scratch.penalty = scratch.masked_penalty.data();
   return in;
 }
 
@@ -321,10 +344,10 @@ double RouterCore::PredictedTtft(const Query& query, const PolicyInput& in, uint
          in.tokens_per_s[slot];
 }
 
-Status RouterCore::NoCandidate(const Request& request) const {
-  if (candidates_ != 0) {
+Status RouterCore::NoCandidate(const Request& request, const Scratch& scratch) const {
+  if (scratch.candidates != 0) {
     return Status(StatusCode::kResourceExhausted,
-                  "the predicted time to first token of all " + std::to_string(candidates_) +
+                  "the predicted time to first token of all " + std::to_string(scratch.candidates) +
                       " candidates is above max_ttft_s, " + std::to_string(request.max_ttft_s));
   }
   if (load_.live_count() == 0) return Status(StatusCode::kUnavailable, "there is no instance");
@@ -334,8 +357,8 @@ Status RouterCore::NoCandidate(const Request& request) const {
                     (request.allowed.empty() ? "" : " and none of those is in `allowed`"));
 }
 
-Status RouterCore::ScoreWithoutLock(const Query& query, Path* path) {
-  Snapshot snapshot(MakeInput(query));
+Status RouterCore::ScoreWithoutLock(const Query& query, Scratch& scratch) {
+  Snapshot snapshot(MakeInput(query, scratch));
   Status status;
   {
     MutexUnlock unlocked(mutex_);
@@ -348,17 +371,18 @@ Status RouterCore::ScoreWithoutLock(const Query& query, Path* path) {
   }
   if (!status.ok()) return status;
   // Instances may have come and gone: costs belong to ids, not to slots.
-  std::fill(costs_.begin(), costs_.end(), INFINITY);
+  scratch.costs.assign(load_.slot_limit(), INFINITY);
   for (size_t i = 0; i < snapshot.ids.size(); ++i) {
-    if (load_.Live(snapshot.ids[i])) costs_[i] = snapshot.costs[i];
+    if (load_.Live(snapshot.ids[i])) scratch.costs[i] = snapshot.costs[i];
   }
-  index_.Match(query.keys, path, true);
+  index_.Match(query.keys, &scratch.path, true);
   return Status();
 }
 
-uint32_t RouterCore::SessionSlot(const Query& query, const PolicyInput& in, uint32_t chosen) {
+uint32_t RouterCore::SessionSlot(const Query& query, const PolicyInput& in, const Scratch& scratch,
+                                 uint32_t chosen) {
   const InstanceId id = sessions_.Find(query.session, now_nanos_);
-  if (!id.valid() || !load_.Live(id) || penalty_[id.slot()] != 0) return Choice::kNone;
+  if (!id.valid() || !load_.Live(id) || scratch.penalty[id.slot()] != 0) return Choice::kNone;
   const double extra = PredictedTtft(query, in, id.slot()) - PredictedTtft(query, in, chosen);
   return extra <= options_.session_slack_s ? id.slot() : Choice::kNone;
 }
@@ -398,7 +422,9 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   Query query(*this, request);
   // A visit to the lock to look at the first block would cost more than a wrong guess now and then.
   query.keys.Hash(known_streak_.load(std::memory_order_relaxed) >= 0);
-  Path path;
+  const ScratchLoan loan;
+  Scratch& scratch = *loan;
+  Path& path = scratch.path;
 
   MutexLock lock(mutex_);
   Advance(query.now_nanos);
@@ -407,24 +433,25 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   const int next_streak = std::clamp(streak + (path.steps.empty() ? -1 : 1), -kStreak, kStreak - 1);
   if (next_streak != streak) known_streak_.store(next_streak, std::memory_order_relaxed);
   if (custom_policy_) {
-    if (Status scored = ScoreWithoutLock(query, &path); !scored.ok()) return scored;
+    if (Status scored = ScoreWithoutLock(query, scratch); !scored.ok()) return scored;
   }
   const int64_t now = now_nanos_;
-  const PolicyInput in = MakeInput(query);
-  if (choosable_ == 0) {
-    if (candidates_ != 0) ++stats_.rejected;
-    return NoCandidate(request);
+  const PolicyInput in = MakeInput(query, scratch);
+  if (scratch.choosable == 0) {
+    if (scratch.candidates != 0) ++stats_.rejected;
+    return NoCandidate(request, scratch);
   }
-  if (!custom_policy_) policy_->Score(in, costs_.data());
-  const Choice choice = ChooseLowest(*policy_, in, penalty_, costs_.data(), tie_scratch_.data());
+  float* const costs = scratch.costs.data();
+  if (!custom_policy_) policy_->Score(in, costs);
+  const Choice choice = ChooseLowest(*policy_, in, scratch.penalty, costs, scratch.ties.data());
   uint32_t slot = choice.slot;
 
   Decision decision;
-  decision.rule = candidates_ == 1 ? Rule::kOnlyCandidate : choice.rule;
+  decision.rule = scratch.candidates == 1 ? Rule::kOnlyCandidate : choice.rule;
   uint32_t runner_up = choice.runner_up;
   if (query.session != 0) {
-    const uint32_t session_slot = SessionSlot(query, in, slot);
-    if (session_slot != Choice::kNone && candidates_ > 1) {
+    const uint32_t session_slot = SessionSlot(query, in, scratch, slot);
+    if (session_slot != Choice::kNone && scratch.candidates > 1) {
       if (session_slot != slot) runner_up = slot;
       slot = session_slot;
       decision.rule = Rule::kSession;
@@ -436,16 +463,17 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   decision.cached_tokens = query.CachedTokens(in.cached_blocks[slot]);
   // Nobody holds more than the path is long.
   const bool holds_most = in.cached_blocks[slot] == path.blocks;
-  decision.best_cached_tokens =
-      holds_most ? decision.cached_tokens : query.CachedTokens(MostCachedBlocks(in, penalty_));
+  decision.best_cached_tokens = holds_most
+                                    ? decision.cached_tokens
+                                    : query.CachedTokens(MostCachedBlocks(in, scratch.penalty));
   decision.predicted_ttft_s = PredictedTtft(query, in, slot);
-  decision.cost = policy_->Explain(in, slot, costs_[slot]);
+  decision.cost = policy_->Explain(in, slot, scratch.costs[slot]);
   decision.miss_weight = policy_->MissWeight(in);
   if (runner_up != Choice::kNone) {
     decision.runner_up = load_.id(runner_up);
-    decision.runner_up_cost = costs_[runner_up];
+    decision.runner_up_cost = scratch.costs[runner_up];
   }
-  decision.candidates = candidates_;
+  decision.candidates = scratch.candidates;
   decision.stale_report = load_.StaleReport(slot, now);
 
   // From here on the decision has its effects.
@@ -477,16 +505,17 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
 Result<ScoreTable> RouterCore::Score(const Request& request) {
   if (Status check = CheckRequest(request, options_); !check.ok()) return check;
   Query query(*this, request);
-  Path path;
+  const ScratchLoan loan;
+  Scratch& scratch = *loan;
   MutexLock lock(mutex_);
   Advance(query.now_nanos);
-  MatchQuery(query, false, &path);
+  MatchQuery(query, false, &scratch.path);
   if (custom_policy_) {
-    if (Status scored = ScoreWithoutLock(query, &path); !scored.ok()) return scored;
+    if (Status scored = ScoreWithoutLock(query, scratch); !scored.ok()) return scored;
   }
   const int64_t now = now_nanos_;
-  const PolicyInput in = MakeInput(query);
-  if (!custom_policy_) policy_->Score(in, costs_.data());
+  const PolicyInput in = MakeInput(query, scratch);
+  if (!custom_policy_) policy_->Score(in, scratch.costs.data());
 
   ScoreTable table;
   table.prompt_tokens = query.prompt_tokens;
@@ -500,7 +529,7 @@ Result<ScoreTable> RouterCore::Score(const Request& request) {
     row.stale_report = load_.StaleReport(slot, now);
     row.cached_tokens = query.CachedTokens(in.cached_blocks[slot]);
     row.predicted_ttft_s = PredictedTtft(query, in, slot);
-    row.cost = policy_->Explain(in, slot, costs_[slot]);
+    row.cost = policy_->Explain(in, slot, scratch.costs[slot]);
     if (!row.eligible || std::isnan(row.cost.total)) row.cost.total = INFINITY;
     row.requests_in_flight = load_.Stats(slot, now).requests_in_flight;
     row.pending_tokens = in.pending_tokens[slot];

@@ -74,6 +74,19 @@ class RouterCore {
 
     uint64_t CachedTokens(uint32_t blocks) const;
   };
+  // What one decision works with, by slot. Each thread keeps one for its next decision, so that
+  // none allocates, and so that no memory is written by all threads in turns.
+  struct Scratch {
+    Path path;
+    std::vector<float> costs;
+    std::vector<float> ties;
+    std::vector<float> masked_penalty;
+    std::vector<uint8_t> masked_eligible;
+    const float* penalty = nullptr;  // 0 for candidates, else infinity
+    uint32_t candidates = 0;         // ready and allowed
+    uint32_t choosable = 0;          // of them, below max_ttft_s
+  };
+  class ScratchLoan;
   // A copy of the arrays of a PolicyInput, for a custom policy to look at without the lock.
   struct Snapshot;
 
@@ -87,18 +100,19 @@ class RouterCore {
       PREFIX_ROUTER_REQUIRES(mutex_);
 
   // The policy's view of a request that has been matched. Restricts the candidates to the request's
-  // mask in masked_*.
-  PolicyInput MakeInput(const Query& query) PREFIX_ROUTER_REQUIRES(mutex_);
+  // mask.
+  PolicyInput MakeInput(const Query& query, Scratch& scratch) PREFIX_ROUTER_REQUIRES(mutex_);
   void MatchQuery(Query& query, bool for_insert, Path* path) PREFIX_ROUTER_REQUIRES(mutex_);
-  // Fills costs_ by a custom policy. Leaves the lock while it runs, so everything may have changed;
-  // matches again.
-  Status ScoreWithoutLock(const Query& query, Path* path) PREFIX_ROUTER_REQUIRES(mutex_);
+  // Fills the costs by a custom policy. Leaves the lock while it runs, so everything may have
+  // changed; matches again.
+  Status ScoreWithoutLock(const Query& query, Scratch& scratch) PREFIX_ROUTER_REQUIRES(mutex_);
   double PredictedTtft(const Query& query, const PolicyInput& in, uint32_t slot) const
       PREFIX_ROUTER_REQUIRES(mutex_);
-  Status NoCandidate(const Request& request) const PREFIX_ROUTER_REQUIRES(mutex_);
-  // The session's instance if the choice should give way to it.
-  uint32_t SessionSlot(const Query& query, const PolicyInput& in, uint32_t chosen)
+  Status NoCandidate(const Request& request, const Scratch& scratch) const
       PREFIX_ROUTER_REQUIRES(mutex_);
+  // The session's instance if the choice should give way to it.
+  uint32_t SessionSlot(const Query& query, const PolicyInput& in, const Scratch& scratch,
+                       uint32_t chosen) PREFIX_ROUTER_REQUIRES(mutex_);
 
   const RouterOptions options_;
   const BlockHasher hasher_;
@@ -120,15 +134,6 @@ class RouterCore {
   RouterStats stats_ PREFIX_ROUTER_GUARDED_BY(mutex_);  // the counters
   uint64_t random_state_ PREFIX_ROUTER_GUARDED_BY(mutex_);
   int64_t now_nanos_ PREFIX_ROUTER_GUARDED_BY(mutex_) = INT64_MIN;  // the latest seen
-
-  // Scratch of one decision, by slot.
-  std::vector<float> costs_ PREFIX_ROUTER_GUARDED_BY(mutex_);
-  std::vector<float> tie_scratch_ PREFIX_ROUTER_GUARDED_BY(mutex_);
-  std::vector<float> masked_penalty_ PREFIX_ROUTER_GUARDED_BY(mutex_);
-  std::vector<uint8_t> masked_eligible_ PREFIX_ROUTER_GUARDED_BY(mutex_);
-  const float* penalty_ PREFIX_ROUTER_GUARDED_BY(mutex_) = nullptr;  // of this decision
-  uint32_t candidates_ PREFIX_ROUTER_GUARDED_BY(mutex_) = 0;         // ready and allowed
-  uint32_t choosable_ PREFIX_ROUTER_GUARDED_BY(mutex_) = 0;          // of them, below max_ttft_s
 };
 
 }  // namespace prefixrouter

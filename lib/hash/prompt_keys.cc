@@ -1,6 +1,9 @@
 #include "lib/hash/prompt_keys.h"
 
 #include <iterator>
+#include <new>
+
+#include "lib/base/memory.h"
 
 namespace prefixrouter {
 
@@ -54,7 +57,8 @@ void PromptKeys::HashBlocks(uint32_t first, uint64_t previous) {
   const uint32_t count = block_count_ - first;
   uint64_t* keys = few_keys_;
   if (count > std::size(few_keys_)) {
-    many_keys_ = std::make_unique_for_overwrite<uint64_t[]>(count);
+    many_keys_.reset(static_cast<uint64_t*>(std::malloc(ArrayCapacity(count) * sizeof(uint64_t))));
+    if (many_keys_ == nullptr) throw std::bad_alloc();
     keys = many_keys_.get();
   }
   ComputeKeys(first, previous, {keys, count});

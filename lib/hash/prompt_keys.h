@@ -21,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 
 #include "absl/container/inlined_vector.h"
@@ -66,6 +67,12 @@ class PromptKeys {
     return {keys_ + (first - keys_begin_), block_count_ - first};
   }
 
+  // Hands the memory of KeysFrom(first) over, by malloc and with room for ArrayCapacity of them;
+  // the keys can still be read. Null when it is not the prompt's own or begins elsewhere.
+  uint64_t* ReleaseKeys(uint32_t first) {
+    return first == keys_begin_ && keys_ == many_keys_.get() ? many_keys_.release() : nullptr;
+  }
+
   // Blocks a chunk, and the keys of all whole chunks. 0 and none when they have not been computed.
   uint32_t chunk_blocks() const { return chunk_blocks_; }
   Span<const uint64_t> chunk_keys() const { return {chunk_keys_.data(), chunk_keys_.size()}; }
@@ -85,6 +92,10 @@ class PromptKeys {
   }
 
  private:
+  struct FreeMemory {
+    void operator()(uint64_t* memory) const { std::free(memory); }
+  };
+
   const BlockHasher* hasher_ = nullptr;
   const unsigned char* prompt_ = nullptr;
   size_t block_bytes_ = 0;
@@ -100,7 +111,7 @@ class PromptKeys {
   uint32_t keys_begin_ = 0;
   const uint64_t* keys_ = nullptr;  // borrowed, few_keys_ or many_keys_
   uint64_t few_keys_[8];
-  std::unique_ptr<uint64_t[]> many_keys_;
+  std::unique_ptr<uint64_t[], FreeMemory> many_keys_;
 };
 
 }  // namespace prefixrouter

@@ -48,6 +48,20 @@ PREFIX_ROUTER_VECTOR void AddDense(const uint32_t* helds, uint32_t size, uint32_
   }
 }
 
+// While it lives, what the meter's owner frees is collected.
+class CollectGarbage {
+ public:
+  CollectGarbage(MemoryMeter& meter, Garbage& garbage) : meter_(meter) {
+    meter_.CollectIn(&garbage);
+  }
+  ~CollectGarbage() { meter_.CollectIn(nullptr); }
+  CollectGarbage(const CollectGarbage&) = delete;
+  CollectGarbage& operator=(const CollectGarbage&) = delete;
+
+ private:
+  MemoryMeter& meter_;
+};
+
 uintptr_t Address(const Run* run) { return reinterpret_cast<uintptr_t>(run); }
 
 }  // namespace
@@ -62,7 +76,7 @@ PrefixIndex::~PrefixIndex() {
 
 void PrefixIndex::Match(const PromptKeys& prompt, Path* path, bool hash_any) {
   path->steps.clear();
-  std::fill(matched_.begin(), matched_.end(), 0u);
+  path->matched.assign(slots_.size(), 0u);
   uint32_t position = 0;
   uint64_t key = prompt.root_key();
   path->needs_block_keys = false;
@@ -71,7 +85,7 @@ void PrefixIndex::Match(const PromptKeys& prompt, Path* path, bool hash_any) {
     // A key that is found at another depth belongs to another prefix: keys that a caller made.
     if (run == nullptr || run->start != position) break;
     const uint32_t blocks = MatchRun(*run, prompt, hash_any, &path->needs_block_keys);
-    AddMatches(*run, blocks);
+    AddMatches(*run, blocks, path->matched.data());
     path->steps.push_back({run, blocks});
     position += blocks;
     key = run->keys[blocks - 1];
@@ -125,10 +139,9 @@ uint32_t PrefixIndex::MatchRun(const Run& run, const PromptKeys& prompt, bool ha
 }
 
 // Slots that hold all of the path up to the run gain what they hold of its first `blocks`.
-void PrefixIndex::AddMatches(const Run& run, uint32_t blocks) {
+void PrefixIndex::AddMatches(const Run& run, uint32_t blocks, uint32_t* matched) {
   const Holders& holders = run.holders;
   const uint32_t* const helds = holders.helds();
-  uint32_t* const matched = matched_.data();
   const uint32_t start = run.start;
   if (holders.dense()) {
     AddDense(helds, holders.limit(), start, blocks, matched);
@@ -143,11 +156,12 @@ void PrefixIndex::AddMatches(const Run& run, uint32_t blocks) {
 
 // ---- Predicted prompts -------------------------------------------------------------------------
 
-InsertResult PrefixIndex::Insert(uint32_t slot_number, const PromptKeys& prompt, Path* path,
+InsertResult PrefixIndex::Insert(uint32_t slot_number, PromptKeys& prompt, Path* path,
                                  int64_t now_nanos, bool pin) {
   const uint32_t wanted = prompt.block_count();
   if (wanted == 0) return {};
   ++operation_;
+  const CollectGarbage collect(meter_, path->garbage);
   Slot& slot = slots_[slot_number];
 
   const auto touch = [&](uint32_t blocks, bool pin_it) {
@@ -168,12 +182,12 @@ InsertResult PrefixIndex::Insert(uint32_t slot_number, const PromptKeys& prompt,
   };
 
   if (!make_bytes(PathBytesBound(slot_number, *path) + ChunkKeyBytesBound(*path, prompt))) {
-    return {matched_[slot_number], {}};
+    return {path->matched[slot_number], {}};
   }
   for (const PathStep& step : path->steps) {
     if (step.blocks == step.run->length) LearnChunkKeys(step.run, prompt);
   }
-  const uint32_t own = matched_[slot_number];
+  const uint32_t own = path->matched[slot_number];
   uint32_t goal = own;
   std::vector<uint64_t> recomputed;
   if (own < wanted) {
@@ -498,7 +512,7 @@ void PrefixIndex::SetLength(Run* run, uint32_t length) {
   }
 }
 
-void PrefixIndex::Append(Path* path, Span<const uint64_t> keys, const PromptKeys* prompt) {
+void PrefixIndex::Append(Path* path, Span<const uint64_t> keys, PromptKeys* prompt) {
   if (keys.empty()) return;
   const uint32_t count = static_cast<uint32_t>(keys.size());
   Run* run = nullptr;
@@ -534,8 +548,16 @@ void PrefixIndex::Append(Path* path, Span<const uint64_t> keys, const PromptKeys
     run->chunk_keys = KeyArray();
     run->chunk_blocks = 0;
   }
-  run->keys.Resize(meter_, old_length, run->length);
-  std::memcpy(run->keys.data() + old_length, keys.data(), keys.size() * sizeof(uint64_t));
+  uint64_t* own_keys = nullptr;
+  if (!grows && prompt != nullptr && path->blocks + count == prompt->block_count()) {
+    own_keys = prompt->ReleaseKeys(path->blocks);
+  }
+  if (own_keys != nullptr) {
+    run->keys.Adopt(meter_, own_keys, count);
+  } else {
+    run->keys.Resize(meter_, old_length, run->length);
+    std::memcpy(run->keys.data() + old_length, keys.data(), keys.size() * sizeof(uint64_t));
+  }
   run->full_holders = 0;
   block_count_ += count;
   if (!grows) table_.Insert(run);

@@ -28,13 +28,13 @@
 //     block may be stored several times (copies) and is gone with the last one. Holes are possible.
 //  5. Memory stays within the budget: room is made before anything is added, by forgetting the
 //  least
-//     recently used blocks of the whole index, in O(forgotten).
+//     recently used blocks of the whole index, in O(forgotten) and O(log slots) a segment.
 //  6. Removing a slot removes all that it held. There is no cap on the holders of a block.
 //
-// A slot's blocks in a run are kept as *segments*, stretches of one age. They hang in three kinds
-// of lists: per slot, unpinned predicted ones by age (for its capacity), pinned ones, and confirmed
-// ones; and over all slots, all but the pinned by age (for the budget). Within one operation deeper
-// segments are linked first, so list order is (age, depth from the deepest).
+// A slot's blocks in a run are kept as *segments*, stretches of one age. Each slot has three lists
+// of them: unpinned predicted ones by age (for its capacity), pinned ones, and confirmed ones.
+// Within one operation deeper segments are linked first, so list order is (age, depth from the
+// deepest). For the budget, the oldest of all is the oldest head of all slots' lists.
 //
 // A run or segment that is divided keeps its identity in the *deeper* part: children keep their
 // parent, and a lease, whose pinned prefix ends where its segment ends, keeps its segment.
@@ -67,7 +67,8 @@ struct PathStep {
   uint32_t blocks;
 };
 
-// Where a prompt leads in the index. Valid until the index changes.
+// Where a prompt leads in the index, and who holds how much of it. Valid until the index changes.
+// Best used again and again, by one thread at a time: it keeps its memory.
 struct Path {
   absl::InlinedVector<PathStep, 16> steps;
   uint32_t blocks = 0;    // leading blocks that any slot holds, or that lead to held ones
@@ -75,6 +76,9 @@ struct Path {
   // The path ends at a long run without chunk keys: it may go on, but all block keys of the prompt
   // are needed to say so. Only when they are not there.
   bool needs_block_keys = false;
+  std::vector<uint32_t> matched;  // by slot: the leading blocks of the prompt that it holds
+  // What Insert would free. To be freed by the caller, best when its lock is released.
+  Garbage garbage;
 };
 
 // The pinned prefix of a running request. Plain data; harmless once its slot is gone.
@@ -118,21 +122,19 @@ class PrefixIndex {
   // Whether some prompt that begins with the block of this key is known.
   bool KnowsFirstBlock(uint64_t key) const { return table_.Find(key) != nullptr; }
 
-  // Fills path, and matched(): for each slot, the leading blocks of the prompt that it holds.
-  // O(runs on the path + their holders), plus one vector pass over the slots. Hashes less than a
-  // chunk of blocks a run; where more is needed it stops, with path->needs_block_keys, unless
-  // hash_any is set.
+  // Fills the path. O(runs on the path + their holders), plus one vector pass over the slots.
+  // Hashes less than a chunk of blocks a run; where more is needed it stops, with
+  // path->needs_block_keys, unless hash_any is set.
   void Match(const PromptKeys& prompt, Path* path, bool hash_any = false);
-  Span<const uint32_t> matched() const { return {matched_.data(), matched_.size()}; }
 
   // ---- Predicted residency --------------------------------------------------------------------
 
   // Remembers that `slot` has the prompt cached, as far as its capacity and the budget allow.
-  // `path` and matched() are of Match(prompt), with nothing in between and whole. Best with the
-  // keys of all blocks behind path->blocks computed; those that are not there are hashed here. With
-  // pin, the prefix is not evicted until Unpin. REQUIRES: the slot is in use.
-  InsertResult Insert(uint32_t slot, const PromptKeys& prompt, Path* path, int64_t now_nanos,
-                      bool pin);
+  // `path` is of Match(prompt), with nothing in between and whole. Best with the keys of just the
+  // blocks behind path->blocks computed: the index takes their memory over. Those that are not
+  // there are hashed here. With pin, the prefix is not evicted until Unpin. REQUIRES: the slot is
+  // in use.
+  InsertResult Insert(uint32_t slot, PromptKeys& prompt, Path* path, int64_t now_nanos, bool pin);
   // Ends a pin; the prefix counts as used now.
   void Unpin(const PinnedPrefix& pinned, int64_t now_nanos);
 
@@ -175,9 +177,10 @@ class PrefixIndex {
     uint64_t predicted_blocks = 0;
     int64_t ttl_nanos = 0;
     bool pins_allowed = true;
-    SlotList unpinned;
-    SlotList pinned;
-    SlotList confirmed;
+    SegmentList unpinned;
+    SegmentList pinned;
+    SegmentList confirmed;
+    bool in_ages = false;
     // Copies beyond the first of a confirmed block. Rare.
     absl::flat_hash_map<uint64_t, uint32_t> extra_copies;
   };
@@ -191,7 +194,7 @@ class PrefixIndex {
   // Structure: prefix_index.cc.
   uint32_t MatchRun(const Run& run, const PromptKeys& prompt, bool hash_any,
                     bool* needs_block_keys) const;
-  void AddMatches(const Run& run, uint32_t blocks);
+  static void AddMatches(const Run& run, uint32_t blocks, uint32_t* matched);
   Run* NewRun(Run* parent, uint32_t start, uint64_t first_key);
   // Makes blocks [0, at) of the run a run of their own, which is returned; `run` keeps the rest.
   Run* Split(Run* run, uint32_t at);
@@ -200,9 +203,9 @@ class PrefixIndex {
   // Restores invariant 2 after `run` has lost holders. May free it and merge its parent.
   void Trim(Run* run);
   void SetLength(Run* run, uint32_t length);
-  // Adds blocks behind the path and extends the path by them. chunk keys come from the prompt, if
-  // any.
-  void Append(Path* path, Span<const uint64_t> keys, const PromptKeys* prompt);
+  // Adds blocks behind the path and extends the path by them. Chunk keys come from the prompt, if
+  // any, and so does the memory if it is of just these keys.
+  void Append(Path* path, Span<const uint64_t> keys, PromptKeys* prompt);
   void LearnChunkKeys(Run* run, const PromptKeys& prompt);
   size_t PathBytesBound(uint32_t slot, const Path& path) const;
   size_t ChunkKeyBytesBound(const Path& path, const PromptKeys& prompt) const;
@@ -216,11 +219,13 @@ class PrefixIndex {
   void ForgetCopies(Slot& slot);
 
   // Residency: residency.cc.
-  SlotList& ListOf(Segment* segment);
+  SegmentList& ListOf(const Segment* segment);
   void Link(Segment* segment);
   void Unlink(Segment* segment);
   void Count(const Segment& segment, int64_t blocks);
   Segment* NewSegment(Run* run, uint32_t slot, uint32_t begin, uint32_t end);
+  // The segment is used: it becomes the newest of its list.
+  void Use(Segment* segment, uint32_t pin, int64_t now_nanos);
   // Divides a segment at run position `at`; the new one is the shallower part.
   Segment* Cut(Segment* segment, uint32_t at);
   // Joins neighbours of the same kind; takes and returns the holder's first segment.
@@ -234,6 +239,11 @@ class PrefixIndex {
   // Makes room for `blocks` more predicted blocks; returns for how many there is room, without
   // touching what the current operation has used.
   uint64_t MakeRoom(Slot& slot, uint64_t blocks);
+  // The least recently used segment that is not pinned; null when there is none.
+  static Segment* OldestOf(const Slot& slot);
+  Segment* OldestOfAll();
+  // Asks for the memory that evicting what comes after `oldest` will touch.
+  void PrefetchNextOf(const Segment* oldest) const;
   // Makes room for `bytes` more in the budget by evicting what no operation since has used. False
   // when that is not enough.
   bool MakeBytes(size_t bytes);
@@ -245,9 +255,16 @@ class PrefixIndex {
   MemoryMeter meter_;
   RunTable table_;
   std::vector<Slot> slots_;
-  std::vector<uint32_t> matched_;           // by slot
   std::vector<uint32_t> position_of_slot_;  // scratch of MergeWithOnlyChild, all 0 in between
-  AllList all_;
+  // Binary heap of slots by the age of the oldest segment that is not pinned, for the budget. Put
+  // right when it is asked: an entry's operation may be lower than the truth, never higher, and a
+  // slot without such a segment may be there.
+  struct SlotAge {
+    uint64_t operation;
+    uint32_t slot;
+    bool operator<(const SlotAge& other) const { return operation > other.operation; }
+  };
+  std::vector<SlotAge> ages_;
   absl::flat_hash_map<uint64_t, Location> locator_;  // confirmed blocks, by key
 
   uint64_t operation_ = 0;

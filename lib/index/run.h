@@ -10,60 +10,15 @@
 #define PREFIXROUTER_LIB_INDEX_RUN_H_
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
+
+#include "lib/base/memory.h"
 
 namespace prefixrouter {
 
 struct Run;
 struct Segment;
-
-// What an allocation costs: a header of 8 bytes, rounded to 16, at least 32 (glibc's malloc; others
-// differ by less than their own size classes).
-inline constexpr size_t AllocationBytes(size_t size) {
-  return size == 0 ? 0 : std::max<size_t>(32, (size + 8 + 15) & ~size_t{15});
-}
-
-// malloc with a running total. Throws std::bad_alloc like operator new.
-class MemoryMeter {
- public:
-  size_t bytes() const { return bytes_; }
-
-  void* Allocate(size_t size) { return Reallocate(nullptr, 0, size); }
-  void Free(void* memory, size_t size) {
-    std::free(memory);
-    bytes_ -= AllocationBytes(size);
-  }
-  // Like realloc; new_size 0 frees.
-  void* Reallocate(void* memory, size_t old_size, size_t new_size) {
-    if (new_size == 0) {
-      Free(memory, old_size);
-      return nullptr;
-    }
-    void* moved = std::realloc(memory, new_size);
-    if (moved == nullptr) throw std::bad_alloc();
-    bytes_ += AllocationBytes(new_size) - AllocationBytes(old_size);
-    return moved;
-  }
-  // For memory that others allocate on the index's behalf.
-  void Adjust(size_t old_bytes, size_t new_bytes) { bytes_ += new_bytes - old_bytes; }
-
- private:
-  size_t bytes_ = 0;
-};
-
-// Elements to allocate for `count`: at most 1/8 more, so that a run that grows by a few blocks a
-// time is moved rarely. A function of the count alone: after any history the memory is that of a
-// fresh build.
-inline constexpr uint32_t ArrayCapacity(uint32_t count) {
-  if (count <= 2) return count;
-  const int width = std::bit_width(count - 1);
-  const uint32_t step = width <= 4 ? 2 : uint32_t{1} << (width - 4);
-  return (count + step - 1) / step * step;
-}
 
 // An array of keys whose length its owner knows.
 class KeyArray {
@@ -72,8 +27,19 @@ class KeyArray {
   uint64_t operator[](uint32_t i) const { return data_[i]; }
 
   void Resize(MemoryMeter& meter, uint32_t old_size, uint32_t new_size);
+  // Owns `data` from now on. REQUIRES: empty; data has room for ArrayCapacity(size) keys, by
+  // malloc.
+  void Adopt(MemoryMeter& meter, uint64_t* data, uint32_t size) {
+    data_ = data;
+    meter.Adjust(0, Bytes(size));
+  }
   // Drops the first `count` keys. REQUIRES: count <= size.
   void DropFront(MemoryMeter& meter, uint32_t size, uint32_t count);
+  // Asks for what freeing the array touches: the allocator's notes before and behind it.
+  void PrefetchEnds(uint32_t size) const {
+    Prefetch(data_ - 1, 1);
+    Prefetch(data_ + ArrayCapacity(size), 1);
+  }
   static size_t Bytes(uint32_t size) {
     return AllocationBytes(ArrayCapacity(size) * sizeof(uint64_t));
   }
@@ -87,12 +53,10 @@ class KeyArray {
 struct Segment {
   Run* run;
   Segment* deeper;  // next segment of the same holder, at a higher begin; or null
-  // Neighbours in one list of the slot (least recently used, pinned or confirmed) and in the list
-  // of the whole index. Least recently used first.
-  Segment* slot_previous;
-  Segment* slot_next;
-  Segment* all_previous;
-  Segment* all_next;
+  // Neighbours in one list of the slot: its predicted, pinned or confirmed segments, least recently
+  // used first.
+  Segment* previous;
+  Segment* next;
   int64_t last_used_nanos;
   uint64_t operation;  // number of the operation that used it last
   uint32_t slot;

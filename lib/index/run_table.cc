@@ -1,5 +1,6 @@
 #include "lib/index/run_table.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace prefixrouter {
@@ -35,8 +36,8 @@ size_t RunTable::InsertBytesBound() const {
 }
 
 void RunTable::Insert(Run* run) {
-  if (size_ >= bucket_count_) Grow();
   ++size_;
+  while (bucket_count_ < size_ * kBucketsARun) Grow();
   Run** bucket = Bucket(Index(run->first_key));
   run->hash_next = *bucket;
   *bucket = run;
@@ -48,7 +49,10 @@ void RunTable::Erase(Run* run) {
   *link = run->hash_next;
   run->hash_next = nullptr;
   --size_;
-  if (size_ < bucket_count_ && bucket_count_ > kPageBuckets) Shrink();
+  const size_t needed = size_ * kBucketsARun;
+  const size_t pages = (needed + kPageBuckets - 1) / kPageBuckets;
+  const size_t most = std::min(needed + kSpareBuckets, pages * kPageBuckets);
+  while (bucket_count_ > std::max(most, kPageBuckets)) Shrink();
 }
 
 void RunTable::Grow() {

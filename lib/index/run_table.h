@@ -3,12 +3,13 @@
 // A chained hash table that grows and shrinks one bucket at a time (linear hashing, W. Litwin, "A
 // new tool for file and table addressing", VLDB 1980). Inserting the millionth run therefore costs
 // what inserting the tenth did: there is no moment at which the whole table is rehashed under the
-// router's lock. And its size is a function of the number of runs alone, 8 to 9 bytes each, so that
-// the index's memory is exact and comes back when runs go.
+// router's lock. And its size is a function of the number of runs alone, 16 to 18 bytes each, so
+// that the index's memory is exact and comes back when runs go.
 //
-// Layout: there are as many buckets as runs (at least kPageBuckets), kept in pages; the runs of a
-// bucket are linked through Run::hash_next. With 2^l <= buckets < 2^(l+1), a key belongs to bucket
-// h mod 2^(l+1) if there is one, else to h mod 2^l.
+// Layout: there are two buckets for each run, in pages, of which there are just as many as that
+// needs: each further run in a bucket is a cache miss for who looks for the one behind it. The runs
+// of a bucket are linked through Run::hash_next. With 2^l <= buckets < 2^(l+1), a key belongs to
+// bucket h mod 2^(l+1) if there is one, else to h mod 2^l.
 #ifndef PREFIXROUTER_LIB_INDEX_RUN_TABLE_H_
 #define PREFIXROUTER_LIB_INDEX_RUN_TABLE_H_
 
@@ -34,6 +35,9 @@ class RunTable {
     while (run != nullptr && run->first_key != key) run = run->hash_next;
     return run;
   }
+  // Ask for what Find and Erase of this key read first, and next.
+  void PrefetchBucket(uint64_t key) const { Prefetch(Bucket(Index(key)), sizeof(Run*)); }
+  void PrefetchRuns(uint64_t key) const { Prefetch(*Bucket(Index(key)), sizeof(Run::first_key)); }
   // REQUIRES: no run of this first_key is in the table.
   void Insert(Run* run);
   // REQUIRES: `run` is in the table.
@@ -52,6 +56,10 @@ class RunTable {
 
  private:
   static constexpr size_t kPageBuckets = 256;
+  static constexpr size_t kBucketsARun = 2;
+  // Buckets that may be left over: an index in balance inserts a run and erases one, and would else
+  // add and remove buckets each time.
+  static constexpr size_t kSpareBuckets = kPageBuckets / 2;
 
   size_t Index(uint64_t key) const {
     // Callers may bring keys of their own making, sequential ones even: mix before masking.

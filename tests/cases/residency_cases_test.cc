@@ -41,8 +41,7 @@ struct World {
     const PromptKeys prompt{Span<const uint64_t>(keys)};
     Path path;
     index.Match(prompt, &path);
-    const Span<const uint32_t> matched = index.matched();
-    return slot < matched.size() ? matched[slot] : 0;
+    return slot < path.matched.size() ? path.matched[slot] : 0;
   }
   // Block i of the prompt, behind block i-1.
   bool StoreBlock(uint32_t slot, const Keys& keys, size_t i) {

@@ -2,6 +2,7 @@
 // chunk keys that are learned, what becomes of pins when events begin.
 #include "lib/index/prefix_index.h"
 
+#include <list>
 #include <random>
 #include <vector>
 
@@ -32,7 +33,7 @@ uint32_t Match(PrefixIndex& index, uint32_t slot, const Keys& keys) {
   PromptKeys prompt{Span<const uint64_t>(keys)};
   Path path;
   index.Match(prompt, &path);
-  return index.matched()[slot];
+  return path.matched[slot];
 }
 
 }  // namespace
@@ -86,6 +87,49 @@ TEST_CASE("the byte budget holds after every operation of any kind") {
   }
 }
 
+TEST_CASE("a full budget evicts what no slot has used for longest") {
+  PrefixIndex index(size_t{1} << 20);
+  constexpr uint32_t kSlots = 37;
+  for (uint32_t slot = 0; slot < kSlots; ++slot) index.AddSlot(slot, 1 << 20);
+  std::mt19937_64 random(5);
+  struct Prompt {
+    uint32_t slot;
+    Keys keys;
+  };
+  std::list<Prompt> by_age;  // oldest first, each held by one slot
+  for (uint64_t i = 0; i < 4000; ++i) {
+    if (i % 3 == 0 && !by_age.empty()) {  // one of them is used again
+      const auto again = std::next(by_age.begin(), static_cast<int64_t>(random() % by_age.size()));
+      by_age.splice(by_age.end(), by_age, again);
+    } else {
+      // Some slots are used rarely, one is removed and added now and then.
+      const uint32_t slot = static_cast<uint32_t>(random() % kSlots * (random() % 2));
+      by_age.push_back({slot, Chain((i + 1) << 20, 20 + random() % 500)});
+    }
+    Insert(index, by_age.back().slot, by_age.back().keys);
+    if (i % 97 == 0) {
+      const uint32_t slot = static_cast<uint32_t>(random() % kSlots);
+      index.RemoveSlot(slot);
+      index.AddSlot(slot, 1 << 20);
+      by_age.remove_if([&](const Prompt& prompt) { return prompt.slot == slot; });
+    }
+    // What is left is the newest part, and of its oldest prompt the beginning.
+    while (!by_age.empty() && Match(index, by_age.front().slot, by_age.front().keys) == 0) {
+      by_age.pop_front();
+    }
+    size_t not_whole = 0;
+    for (const Prompt& prompt : by_age) {
+      not_whole += Match(index, prompt.slot, prompt.keys) < prompt.keys.size();
+      if (not_whole > 0 && &prompt != &by_age.front()) {
+        REQUIRE(Match(index, prompt.slot, prompt.keys) == prompt.keys.size());
+      }
+    }
+    REQUIRE(not_whole <= 1);
+    if (i % 100 == 0) REQUIRE(IndexInspector::Check(index) == "");
+  }
+  REQUIRE(index.budget_evicted_blocks() > 100000);
+}
+
 TEST_CASE("pinned prompts survive a full budget, and what does not fit is not remembered") {
   PrefixIndex index(65536);
   index.AddSlot(0, 1 << 20);
@@ -119,7 +163,7 @@ TEST_CASE("a run made of blocks alone learns chunk keys from the first prompt th
       prompt.HashBlocks(0, prompt.root_key());
       index.Match(prompt, &path);
     }
-    const uint32_t matched = index.matched()[0];
+    const uint32_t matched = path.matched[0];
     index.Insert(0, prompt, &path, 0, false);
     REQUIRE(IndexInspector::Check(index) == "");
     return matched;

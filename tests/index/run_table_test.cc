@@ -45,7 +45,7 @@ TEST_CASE("run table finds what a map finds, through growth and shrinkage") {
     size_t visited = 0;
     table.ForEach([&](Run*) { ++visited; });
     REQUIRE(visited == model.size());
-    REQUIRE(bytes_of_many < model.size() * 10);
+    REQUIRE(bytes_of_many < model.size() * 20);
     while (!model.empty()) {
       table.Erase(model.begin()->second.get());
       model.erase(model.begin());

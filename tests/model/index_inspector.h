@@ -3,6 +3,7 @@
 #ifndef PREFIXROUTER_TESTS_MODEL_INDEX_INSPECTOR_H_
 #define PREFIXROUTER_TESTS_MODEL_INDEX_INSPECTOR_H_
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <sstream>
@@ -95,12 +96,12 @@ class IndexInspector {
     });
     if (located != index.locator_.size()) wrong << "locator size; ";
 
-    size_t linked = 0, linked_all = 0;
+    size_t linked = 0;
     for (uint32_t slot = 0; slot < index.slots_.size(); ++slot) {
       const auto& s = index.slots_[slot];
-      const auto walk = [&](const SlotList& list, bool pinned, bool confirmed) {
+      const auto walk = [&](const SegmentList& list, bool pinned, bool confirmed) {
         uint64_t operation = 0;
-        for (const Segment* at = list.oldest(); at != nullptr; at = at->slot_next) {
+        for (const Segment* at = list.oldest(); at != nullptr; at = at->next) {
           ++linked;
           if (!segments.count(at)) wrong << "linked segment of no holder; ";
           if ((at->pins != 0) != pinned || at->confirmed != confirmed) wrong << "wrong list; ";
@@ -117,11 +118,16 @@ class IndexInspector {
       if (predicted_of_slot[slot] > s.capacity_blocks) wrong << "over capacity; ";
       bytes += ExtraBytes(s.extra_copies);
     }
-    size_t pinned = 0;
-    for (const Segment* s : segments) pinned += s->pins != 0 ? 1 : 0;
-    for (const Segment* s = index.all_.oldest(); s != nullptr; s = s->all_next) ++linked_all;
     if (linked != segments.size()) wrong << "segments not linked; ";
-    if (linked_all + pinned != segments.size()) wrong << "segments not in the list of all; ";
+    std::vector<uint64_t> age_of_slot(index.slots_.size());  // 0: not in the heap of ages
+    for (const auto& age : index.ages_) age_of_slot[age.slot] = age.operation;
+    for (uint32_t slot = 0; slot < index.slots_.size(); ++slot) {
+      const Segment* oldest = PrefixIndex::OldestOf(index.slots_[slot]);
+      if (index.slots_[slot].in_ages != (age_of_slot[slot] != 0)) wrong << "slot in the heap; ";
+      if (oldest != nullptr && age_of_slot[slot] == 0) wrong << "slot not in the heap; ";
+      if (oldest != nullptr && age_of_slot[slot] > oldest->operation) wrong << "age in the heap; ";
+    }
+    if (!std::is_heap(index.ages_.begin(), index.ages_.end())) wrong << "heap of ages; ";
 
     bytes += ExtraBytes(index.locator_) + TableBytes(index.table_);
     if (runs != index.run_count()) wrong << "run count; ";
@@ -157,7 +163,7 @@ class IndexInspector {
   }
   // A page of 256 buckets for every 256 runs begun, at least one, and the directory of pages.
   static size_t TableBytes(const RunTable& table) {
-    const size_t pages = std::max<size_t>(1, (table.size() + 255) / 256);
+    const size_t pages = std::max<size_t>(1, (table.size() * 2 + 255) / 256);
     return pages * AllocationBytes(256 * sizeof(Run*)) +
            AllocationBytes(ArrayCapacity(static_cast<uint32_t>(pages)) * sizeof(void*));
   }

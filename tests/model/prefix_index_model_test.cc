@@ -242,7 +242,7 @@ class Driver {
       index_.Match(keys, &path);
     }
     for (uint32_t slot = 0; slot < workload_.slots; ++slot) {
-      REQUIRE(index_.matched()[slot] == model_.Match(slot, prompt.keys));
+      REQUIRE(path.matched[slot] == model_.Match(slot, prompt.keys));
     }
   }
 

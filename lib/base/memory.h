@@ -1,0 +1,100 @@
+// MemoryMeter: memory that is counted to the byte that the allocator takes, and what goes with it.
+#ifndef PREFIXROUTER_LIB_BASE_MEMORY_H_
+#define PREFIXROUTER_LIB_BASE_MEMORY_H_
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+namespace prefixrouter {
+
+// What an allocation costs: a header of 8 bytes, rounded to 16, at least 32 (glibc's malloc; others
+// differ by less than their own size classes).
+inline constexpr size_t AllocationBytes(size_t size) {
+  return size == 0 ? 0 : std::max<size_t>(32, (size + 8 + 15) & ~size_t{15});
+}
+
+// Memory that waits to be freed, so that it happens when a lock is released: freeing touches memory
+// that the lock does not protect, which has been cold for long.
+class Garbage {
+ public:
+  Garbage() = default;
+  ~Garbage() { Free(); }
+  Garbage(const Garbage&) = delete;
+  Garbage& operator=(const Garbage&) = delete;
+
+  // False when there is no room for more.
+  bool Add(void* memory) {
+    if (size_ == kCapacity) return false;
+    memory_[size_++] = memory;
+    return true;
+  }
+  void Free() {
+    while (size_ > 0) std::free(memory_[--size_]);
+  }
+
+ private:
+  static constexpr size_t kCapacity = 64;
+
+  size_t size_ = 0;
+  void* memory_[kCapacity];
+};
+
+// Asks for the cache lines of `size` bytes, which will be written.
+inline void Prefetch(const void* memory, size_t size) {
+  constexpr uintptr_t kLine = 64;
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(memory) & ~(kLine - 1);
+  for (uintptr_t line = begin; line < reinterpret_cast<uintptr_t>(memory) + size; line += kLine) {
+#if defined(__GNUC__)
+    __builtin_prefetch(reinterpret_cast<const void*>(line), 1);
+#endif
+  }
+}
+
+// malloc with a running total. Throws std::bad_alloc like operator new.
+class MemoryMeter {
+ public:
+  size_t bytes() const { return bytes_; }
+
+  void* Allocate(size_t size) { return Reallocate(nullptr, 0, size); }
+  void Free(void* memory, size_t size) {
+    if (garbage_ == nullptr || !garbage_->Add(memory)) std::free(memory);
+    bytes_ -= AllocationBytes(size);
+  }
+  // What is freed goes into `garbage` while it has room; null ends that.
+  void CollectIn(Garbage* garbage) { garbage_ = garbage; }
+  // Like realloc; new_size 0 frees.
+  void* Reallocate(void* memory, size_t old_size, size_t new_size) {
+    if (new_size == 0) {
+      Free(memory, old_size);
+      return nullptr;
+    }
+    void* moved = std::realloc(memory, new_size);
+    if (moved == nullptr) throw std::bad_alloc();
+    bytes_ += AllocationBytes(new_size) - AllocationBytes(old_size);
+    return moved;
+  }
+  // For memory that others allocate on the index's behalf.
+  void Adjust(size_t old_bytes, size_t new_bytes) { bytes_ += new_bytes - old_bytes; }
+
+ private:
+  size_t bytes_ = 0;
+  Garbage* garbage_ = nullptr;
+};
+
+// Elements to allocate for `count`: at most 1/8 more, so that a run that grows by a few blocks a
+// time is moved rarely. A function of the count alone: after any history the memory is that of a
+// fresh build.
+inline constexpr uint32_t ArrayCapacity(uint32_t count) {
+  if (count <= 2) return count;
+  const int width = std::bit_width(count - 1);
+  const uint32_t step = width <= 4 ? 2 : uint32_t{1} << (width - 4);
+  return (count + step - 1) / step * step;
+}
+
+}  // namespace prefixrouter
+
+#endif  // PREFIXROUTER_LIB_BASE_MEMORY_H_

@@ -251,8 +251,17 @@ class PrefixIndex {
   void EnforceBudget();
   void ExpireSlots(int64_t now_nanos);
 
-  const size_t budget_bytes_;
-  MemoryMeter meter_;
+  // What every operation writes is apart from what it reads: other processors have to fetch it
+  // anew.
+  alignas(64) MemoryMeter meter_;
+  uint64_t operation_ = 0;
+  uint64_t block_count_ = 0;
+  uint64_t total_held_blocks_ = 0;
+  uint64_t evicted_blocks_ = 0;
+  uint64_t budget_evicted_blocks_ = 0;
+  uint64_t not_remembered_blocks_ = 0;
+
+  alignas(64) const size_t budget_bytes_;
   RunTable table_;
   std::vector<Slot> slots_;
   std::vector<uint32_t> position_of_slot_;  // scratch of MergeWithOnlyChild, all 0 in between
@@ -266,15 +275,8 @@ class PrefixIndex {
   };
   std::vector<SlotAge> ages_;
   absl::flat_hash_map<uint64_t, Location> locator_;  // confirmed blocks, by key
-
-  uint64_t operation_ = 0;
   uint64_t next_epoch_ = 1;
   int64_t next_expiry_nanos_ = INT64_MAX;
-  uint64_t block_count_ = 0;
-  uint64_t total_held_blocks_ = 0;
-  uint64_t evicted_blocks_ = 0;
-  uint64_t budget_evicted_blocks_ = 0;
-  uint64_t not_remembered_blocks_ = 0;
 };
 
 }  // namespace prefixrouter

@@ -385,9 +385,9 @@ uint64_t PrefixIndex::MakeRoom(Slot& slot, uint64_t blocks) {
   return std::min(blocks, slot.capacity_blocks - slot.predicted_blocks);
 }
 
-// Evicting a segment reads a dozen cache lines that nothing has touched for long, each found through
-// the one before. So it asks for those of the four segments behind it: the nearer, the more of the
-// way to them is there already.
+// Evicting a segment reads a dozen cache lines that nothing has touched for long, each found
+// through the one before. So it asks for those of the three segments behind it: the nearer, the
+// more of the way to them is there already.
 void PrefixIndex::PrefetchNextOf(const Segment* oldest) const {
   const Segment* segment = oldest->next;
   if (segment == nullptr) return;

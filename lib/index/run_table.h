@@ -35,9 +35,8 @@ class RunTable {
     while (run != nullptr && run->first_key != key) run = run->hash_next;
     return run;
   }
-  // Ask for what Find and Erase of this key read first, and next.
+  // Asks for what Find and Erase of this key read first.
   void PrefetchBucket(uint64_t key) const { Prefetch(Bucket(Index(key)), sizeof(Run*)); }
-  void PrefetchRuns(uint64_t key) const { Prefetch(*Bucket(Index(key)), sizeof(Run::first_key)); }
   // REQUIRES: no run of this first_key is in the table.
   void Insert(Run* run);
   // REQUIRES: `run` is in the table.

@@ -164,6 +164,7 @@ uint64_t LoadTable::CapacityBlocks(InstanceId id) const {
 }
 
 void LoadTable::AddFluid(InstanceId id, uint64_t uncached_tokens) {
+  if (uncached_tokens == 0) return;  // other threads read the memory; leave it alone
   fluid_[id.slot()] += static_cast<float>(uncached_tokens);
   fluid_total_ += static_cast<double>(uncached_tokens);
   UpdatePending(id.slot());

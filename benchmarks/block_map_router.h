@@ -17,8 +17,8 @@
 
 #include "benchmarks/block_map_index.h"
 #include "benchmarks/fleet.h"
-#include "benchmarks/replay/random.h"
 #include "lib/policy/builtin.h"
+#include "lib/sim/random.h"
 
 namespace prefixrouter::bench {
 
@@ -101,7 +101,7 @@ class BlockMapRouter {
 
   const BlockHasher hasher_{kBlockSize, kSeed};
   const std::unique_ptr<Policy> policy_ = MakePrefixCost();
-  replay::SplitMix64 random_{kSeed};
+  SplitMix64 random_{kSeed};
   BlockMapIndex index_;
 
   // One element an instance, as a policy reads them.

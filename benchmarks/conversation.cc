@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "benchmarks/fleet.h"
-#include "benchmarks/replay/arrivals.h"
-#include "benchmarks/replay/random.h"
 #include "benchmarks/replay/replay.h"
+#include "lib/sim/random.h"
+#include "prefixrouter/trace.h"
 
 namespace prefixrouter::bench {
 namespace {
@@ -29,26 +29,26 @@ constexpr double kSigma = 1.1;         // of the logarithm of both
 constexpr uint64_t kMinTokens = 600;
 constexpr uint64_t kMaxTokens = 126'000;
 
-double LogNormal(replay::SplitMix64& random, double median) {
+double LogNormal(SplitMix64& random, double median) {
   const double radius = std::sqrt(-2 * std::log(1 - random.Uniform()));
   return median * std::exp(kSigma * radius * std::cos(2 * std::numbers::pi * random.Uniform()));
 }
 
-replay::Trace Generate() {
-  replay::Trace trace;
-  replay::SplitMix64 random(kSeed);
+Trace Generate() {
+  Trace trace;
+  SplitMix64 random(kSeed);
   uint64_t next_id = 1;  // id 0 is the block that all share
   // Of each conversation the latest request.
   std::vector<size_t> open;
   for (uint64_t n = 0; n < kRequests; ++n) {
-    replay::TraceRequest request;
+    TraceRequest request;
     request.timestamp_ns = static_cast<int64_t>(n * kTicks / kRequests) * kTickNanos;
     double tokens = 0;
     size_t* conversation = nullptr;
     if (!open.empty() && random.Uniform() < kContinuedShare) {
       const size_t from = open.size() - std::min(open.size(), kOpenConversations);
       conversation = &open[random.Between(from, open.size() - 1)];
-      const replay::TraceRequest& previous = trace.requests[*conversation];
+      const TraceRequest& previous = trace.requests[*conversation];
       const size_t full_blocks = previous.prompt_tokens / trace.block_tokens;
       request.hash_ids.assign(previous.hash_ids.begin(),
                               previous.hash_ids.begin() + static_cast<ptrdiff_t>(full_blocks));
@@ -73,7 +73,7 @@ replay::Trace Generate() {
 Conversation::Conversation(const std::string& trace_dir) {
   const std::filesystem::path path = std::filesystem::path(trace_dir) / kTraceFile;
   if (std::filesystem::exists(path)) {
-    Result<replay::Trace> trace = replay::ReadTrace(path.string(), {}, std::cerr);
+    Result<Trace> trace = ReadTrace(path.string(), {}, std::cerr);
     if (!trace.ok()) Require(false, trace.status().ToString().c_str());
     trace_ = *std::move(trace);
     source_ = "mooncake_conversation_trace";
@@ -83,12 +83,12 @@ Conversation::Conversation(const std::string& trace_dir) {
     trace_ = Generate();
     source_ = "generated, for lack of the conversation trace";
   }
-  const auto arrivals = replay::ScheduleArrivals({}, &trace_);
+  const auto arrivals = ScheduleArrivals({}, &trace_);
   if (!arrivals.ok()) Require(false, arrivals.status().ToString().c_str());
   best_cached_share_ = replay::BestPossibleShare(trace_, RouterOptions().block_size);
 }
 
-const replay::TraceRequest& Conversation::longest() const {
+const TraceRequest& Conversation::longest() const {
   return *std::max_element(requests().begin(), requests().end(), [](const auto& a, const auto& b) {
     return a.prompt_tokens < b.prompt_tokens;
   });

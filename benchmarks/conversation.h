@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "benchmarks/measure.h"
-#include "benchmarks/replay/prompt.h"
-#include "benchmarks/replay/trace.h"
+#include "lib/sim/prompt.h"
 #include "prefixrouter/clock.h"
 #include "prefixrouter/span.h"
+#include "prefixrouter/trace.h"
 
 namespace prefixrouter::bench {
 
@@ -24,23 +24,23 @@ class Conversation {
   explicit Conversation(const std::string& trace_dir);
 
   const std::string& source() const { return source_; }  // which of the two, in words
-  const std::vector<replay::TraceRequest>& requests() const { return trace_.requests; }
+  const std::vector<TraceRequest>& requests() const { return trace_.requests; }
   // Share of the prompt tokens that one cache without a bound would find.
   double best_cached_share() const { return best_cached_share_; }
 
   // The prompt of a request. The data are valid until the next call.
-  Span<const uint32_t> Prompt(const replay::TraceRequest& request) {
-    replay::BuildPrompt(request, trace_.block_tokens, &buffer_);
+  Span<const uint32_t> Prompt(const TraceRequest& request) {
+    BuildPrompt(request, trace_.block_tokens, &buffer_);
     return {buffer_.data(), buffer_.size()};
   }
-  const replay::TraceRequest& longest() const;
+  const TraceRequest& longest() const;
 
   // Calls route(tokens) for each request in order of arrival, with the clock set to it. Returns the
   // nanoseconds spent in these calls, without those of making the prompts.
   template <typename Route>
   double Replay(ManualClock& clock, Route&& route) {
     int64_t nanos = 0;
-    for (const replay::TraceRequest& request : trace_.requests) {
+    for (const TraceRequest& request : trace_.requests) {
       const Span<const uint32_t> prompt = Prompt(request);
       clock.SetNanos(request.arrival_ns);
       const int64_t begin = NowNanos();
@@ -51,7 +51,7 @@ class Conversation {
   }
 
  private:
-  replay::Trace trace_;
+  Trace trace_;
   std::string source_;
   double best_cached_share_ = 0;
   std::vector<uint32_t> buffer_;

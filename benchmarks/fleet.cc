@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "benchmarks/replay/random.h"
+#include "lib/sim/random.h"
 
 namespace prefixrouter::bench {
 namespace {
@@ -27,7 +27,7 @@ void Require(bool ok, const char* what) {
 
 PromptFamily::PromptFamily(size_t tokens, size_t shared_tokens, uint64_t seed)
     : tokens_(tokens), shared_tokens_(shared_tokens) {
-  replay::SplitMix64 random(seed);
+  SplitMix64 random(seed);
   for (uint32_t& token : tokens_) token = static_cast<uint32_t>(random.Next() >> 47);
 }
 

@@ -28,6 +28,29 @@ Status CheckRange(const char* field, T value, T low, T high) {
 
 }  // namespace
 
+Status CheckPolicyOptions(const PolicyOptions& o) {
+  const Status checks[] = {
+      CheckRange("hash_load_factor", o.hash_load_factor, 1.0, 1e6),
+      CheckRange("hash_ring_points", o.hash_ring_points, 1u, 4096u),
+      CheckRange("hash_prefix_tokens", o.hash_prefix_tokens, 1u, 1u << 24),
+      CheckRange("hash_max_requests", o.hash_max_requests, 1u, 1'000'000u),
+      CheckRange("threshold_match", o.threshold_match, 0.0, 1.0),
+      CheckRange("threshold_requests", o.threshold_requests, 0.0, 1e9),
+      CheckRange("threshold_ratio", o.threshold_ratio, 1.0, 1e9),
+      CheckRange("weight_match", o.weight_match, 0.0, 1e6),
+      CheckRange("weight_queue", o.weight_queue, 0.0, 1e6),
+      CheckRange("weight_kv", o.weight_kv, 0.0, 1e6),
+      CheckRange("block_credit", o.block_credit, 0.0, 1000.0),
+  };
+  for (const Status& check : checks) {
+    if (!check.ok()) return check;
+  }
+  if (o.weight_match + o.weight_queue + o.weight_kv == 0) {
+    return Invalid("weight_match, weight_queue and weight_kv must not all be 0");
+  }
+  return Status();
+}
+
 Status CheckOptions(const RouterOptions& o) {
   const Status checks[] = {
       CheckRange("block_size", o.block_size, 1u, 32768u),
@@ -52,6 +75,7 @@ Status CheckOptions(const RouterOptions& o) {
     return Invalid("index_budget_bytes must be at least 65536, got " +
                    std::to_string(o.index_budget_bytes));
   }
+  if (Status check = CheckPolicyOptions(o.policy_options); !check.ok()) return check;
   if (o.custom_policy == nullptr) {
     std::string known;
     for (const std::string& name : PolicyNames()) {

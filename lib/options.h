@@ -10,6 +10,7 @@
 namespace prefixrouter {
 
 Status CheckOptions(const RouterOptions& options);
+Status CheckPolicyOptions(const PolicyOptions& options);
 Status CheckInstance(const InstanceOptions& options);
 Status CheckLoad(const EngineLoad& load);
 // options: of the router that gets the request.

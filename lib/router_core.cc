@@ -50,9 +50,8 @@ struct RouterCore::Snapshot {
         costs(in.size, 0.0f),
         input(in) {
     const float** const arrays[] = {
-        &input.pending_tokens, &input.tokens_per_s, &input.seconds_per_token,
-        &input.requests,       &input.kv_tokens,    &input.kv_usage,
-        &input.weight};
+        &input.pending_tokens, &input.tokens_per_s, &input.seconds_per_token, &input.requests,
+        &input.waiting,        &input.kv_tokens,    &input.kv_usage,          &input.weight};
     floats.reserve(in.size * std::size(arrays));
     for (const float** array : arrays) {
       const float* const copy = floats.data() + floats.size();
@@ -110,6 +109,10 @@ RouterCore::Query::Query(const RouterCore& core, const Request& request_in)
   }
   affinity = session;
   if (affinity == 0) affinity = keys.first_key();
+  if (core.prefix_tokens_ > 0) {
+    const float blocks = std::ceil(core.prefix_tokens_ / tokens_per_block);
+    prefix_hash = keys.PrefixKey(static_cast<uint32_t>(blocks));
+  }
 }
 
 uint64_t RouterCore::Query::CachedTokens(uint32_t blocks) const {
@@ -122,8 +125,11 @@ RouterCore::RouterCore(const RouterOptions& options)
       hasher_(options.block_size, *options.key_seed, options.text_block_bytes),
       policy_(options.custom_policy != nullptr
                   ? options.custom_policy
-                  : std::shared_ptr<Policy>(MakePolicy(options.policy))),
+                  : std::shared_ptr<Policy>(MakePolicy(options.policy, options.policy_options))),
       custom_policy_(options.custom_policy != nullptr),
+      prefix_tokens_(!custom_policy_ && options.policy == "prefix_hash"
+                         ? static_cast<float>(options.policy_options.hash_prefix_tokens)
+                         : 0),
       index_(options.index_budget_bytes),
       load_(options),
       sessions_(options.max_sessions, Nanos(options.session_ttl_s)),
@@ -305,6 +311,7 @@ PolicyInput RouterCore::MakeInput(const Query& query, Scratch& scratch) {
   in.expected_output_tokens = static_cast<float>(request.expected_output_tokens);
   in.priority = request.priority;
   in.affinity_hash = query.affinity;
+  in.prefix_hash = query.prefix_hash;
   in.sequence = stats_.requests;
   in.random = RandomAfter(random_state_);
 

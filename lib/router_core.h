@@ -70,6 +70,7 @@ class RouterCore {
     float tokens_per_block;
     uint64_t session = 0;  // hash of the session key; 0: none
     uint64_t affinity;
+    uint64_t prefix_hash = 0;
     int64_t now_nanos;
 
     uint64_t CachedTokens(uint32_t blocks) const;
@@ -118,6 +119,7 @@ class RouterCore {
   const BlockHasher hasher_;
   const std::shared_ptr<Policy> policy_;
   const bool custom_policy_;
+  const float prefix_tokens_;  // that the policy wants hashed; 0: none
 
   // Below 0: the first blocks of recent prompts were unknown. Written under the lock.
   std::atomic<int> known_streak_{0};

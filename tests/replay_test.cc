@@ -17,12 +17,11 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/replay/arrivals.h"
-#include "benchmarks/replay/prompt.h"
 #include "benchmarks/replay/report.h"
-#include "benchmarks/replay/trace.h"
-#include "benchmarks/replay/workload.h"
+#include "lib/sim/agents.h"
+#include "lib/sim/prompt.h"
 #include "prefixrouter/policy.h"
+#include "prefixrouter/trace.h"
 #include "tests/catch.h"
 
 namespace prefixrouter::replay {
@@ -561,16 +560,16 @@ TEST_CASE("A trace that spans decades is refused", "[replay]") {
 // ---- The built-in workload ---------------------------------------------------------------------
 
 TEST_CASE("The built-in workload is the same for the same seed", "[replay]") {
-  WorkloadOptions options;
+  AgentTraceOptions options;
   options.sessions = 20;
-  const Trace trace = AgentWorkload(options);
-  CHECK(Contents(trace) == Contents(AgentWorkload(options)));
+  const Trace trace = AgentTrace(options);
+  CHECK(Contents(trace) == Contents(AgentTrace(options)));
   options.seed = 2;
-  CHECK(Contents(trace) != Contents(AgentWorkload(options)));
+  CHECK(Contents(trace) != Contents(AgentTrace(options)));
 }
 
 TEST_CASE("Each step of a built-in session repeats its history and adds to it", "[replay]") {
-  const Trace trace = AgentWorkload({});
+  const Trace trace = AgentTrace({});
   CHECK(trace.requests.size() > 1000);
   std::map<std::string, const TraceRequest*> last;
   std::set<uint64_t> first_ids;
@@ -592,8 +591,8 @@ TEST_CASE("Each step of a built-in session repeats its history and adds to it", 
     }
     before = &request;
   }
-  CHECK(last.size() == WorkloadOptions().sessions);
-  CHECK(first_ids.size() == WorkloadOptions().agent_kinds);  // sessions of a kind begin alike
+  CHECK(last.size() == AgentTraceOptions().sessions);
+  CHECK(first_ids.size() == AgentTraceOptions().agent_kinds);  // sessions of a kind begin alike
 }
 
 // ---- Replays -----------------------------------------------------------------------------------
@@ -651,10 +650,10 @@ TEST_CASE("A replay without load finds all that can be found", "[replay]") {
 }
 
 TEST_CASE("The figures of every policy agree with each other", "[replay]") {
-  WorkloadOptions workload;
+  AgentTraceOptions workload;
   workload.sessions = 30;
   workload.session_window_s = 60;
-  Trace trace = AgentWorkload(workload);
+  Trace trace = AgentTrace(workload);
   REQUIRE(ScheduleArrivals({}, &trace).ok());
   FleetOptions fleet = SmallFleet();
   fleet.instances = 3;
@@ -693,9 +692,9 @@ TEST_CASE("The figures of every policy agree with each other", "[replay]") {
 }
 
 TEST_CASE("A replay can be repeated exactly", "[replay]") {
-  WorkloadOptions workload;
+  AgentTraceOptions workload;
   workload.sessions = 20;
-  Trace trace = AgentWorkload(workload);
+  Trace trace = AgentTrace(workload);
   REQUIRE(ScheduleArrivals({}, &trace).ok());
   FleetOptions fleet;
   fleet.leases = GENERATE(false, true);

@@ -2,32 +2,28 @@
 //
 //   prefix-router-replay                                 the built-in agent workload
 //   prefix-router-replay trace.jsonl.gz --instances 8    a trace; formats:
-//   benchmarks/replay/trace.h zcat trace.jsonl.gz | prefix-router-replay - --policy all --json
+//   prefixrouter/trace.h zcat trace.jsonl.gz | prefix-router-replay - --policy all --json
 //   figures.json
 //
 // Results go to standard output, everything else to standard error. Exit code: 0 it worked, 1 it
 // failed, 2 the arguments or the trace were refused.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
-#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <iostream>
 #include <limits>
-#include <sstream>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
-#include "benchmarks/replay/arrivals.h"
+#include "benchmarks/arguments.h"
 #include "benchmarks/replay/replay.h"
 #include "benchmarks/replay/report.h"
-#include "benchmarks/replay/trace.h"
-#include "benchmarks/replay/workload.h"
+#include "lib/sim/agents.h"
 #include "prefixrouter/policy.h"
+#include "prefixrouter/trace.h"
 #include "prefixrouter/version.h"
 
 namespace prefixrouter::replay {
@@ -46,34 +42,6 @@ struct Arguments {
   ArrivalOptions arrivals;
   FleetOptions fleet;
 };
-
-// CLI11's own checks let -1 become 2^64 - 1 and take nan for a number in range.
-CLI::Validator WholeNumber(uint64_t low, uint64_t high) {
-  return CLI::Validator(
-      [low, high](const std::string& text) -> std::string {
-        uint64_t value = 0;
-        const char* const end = text.data() + text.size();
-        const auto [stop, error] = std::from_chars(text.data(), end, value);
-        if (error == std::errc() && stop == end && low <= value && value <= high) return "";
-        return text + " is not a whole number from " + std::to_string(low) + " to " +
-               std::to_string(high);
-      },
-      "");
-}
-
-CLI::Validator Number(double low, double high) {
-  return CLI::Validator(
-      [low, high](const std::string& text) -> std::string {
-        char* stop = nullptr;
-        const double value = std::strtod(text.c_str(), &stop);
-        const bool read = !text.empty() && stop == text.c_str() + text.size();
-        if (read && low <= value && value <= high) return "";
-        std::ostringstream message;
-        message << text << " is not a number from " << low << " to " << high;
-        return message.str();
-      },
-      "");
-}
 
 void Declare(CLI::App* app, Arguments* arguments) {
   constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
@@ -166,9 +134,9 @@ int Run(Arguments arguments) {
 
   Trace trace;
   if (arguments.trace_path.empty()) {
-    WorkloadOptions workload;
+    AgentTraceOptions workload;
     workload.seed = arguments.fleet.seed;
-    trace = AgentWorkload(workload);
+    trace = AgentTrace(workload);
     const uint64_t limit = arguments.read.limit;
     if (limit > 0 && limit < trace.requests.size()) trace.requests.resize(limit);
   } else {

@@ -11,7 +11,7 @@
 #include <queue>
 #include <utility>
 
-#include "benchmarks/replay/prompt.h"
+#include "lib/sim/prompt.h"
 #include "prefixrouter/prefix_router.h"
 
 namespace prefixrouter::replay {

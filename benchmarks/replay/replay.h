@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/replay/trace.h"
 #include "prefixrouter/status.h"
+#include "prefixrouter/trace.h"
 
 namespace prefixrouter::replay {
 

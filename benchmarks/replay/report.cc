@@ -2,46 +2,19 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "benchmarks/table.h"
+
 namespace prefixrouter::replay {
 namespace {
-
-std::string Fixed(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
 
 // 1234567 as "1,234,567".
 std::string Grouped(uint64_t value) {
   std::string text = std::to_string(value);
   for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > 0; at -= 3) {
     text.insert(static_cast<size_t>(at), 1, ',');
-  }
-  return text;
-}
-
-using Row = std::vector<std::string>;
-
-// The first column to the left, the others to the right, two spaces between.
-std::string Aligned(const std::vector<Row>& rows) {
-  std::vector<size_t> widths;
-  for (const Row& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      const std::string padding(widths[i] - row[i].size(), ' ');
-      line += i == 0 ? row[i] + padding : "  " + padding + row[i];
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
   }
   return text;
 }

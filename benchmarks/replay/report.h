@@ -4,9 +4,8 @@
 
 #include <string>
 
-#include "benchmarks/replay/arrivals.h"
 #include "benchmarks/replay/replay.h"
-#include "benchmarks/replay/trace.h"
+#include "prefixrouter/trace.h"
 
 namespace prefixrouter::replay {
 

@@ -27,6 +27,7 @@ struct RouterOptions {
 
   // One of PolicyNames(). Ignored when custom_policy is set.
   std::string policy = "prefix_cost";
+  PolicyOptions policy_options{};
   std::shared_ptr<Policy> custom_policy{};
 
   // Secret that block keys are made with. Default: drawn from the operating system, so that nobody

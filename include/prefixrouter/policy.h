@@ -50,6 +50,9 @@ struct PolicyInput {
   const float* seconds_per_token = nullptr;
   // Requests in flight: leases, plus what the engine reports beyond them.
   const float* requests = nullptr;
+  // Of them, those that wait for their first token: leases, plus the queue that the engine reports
+  // beyond them.
+  const float* waiting = nullptr;
   // Tokens of prompts and outputs in flight (leases).
   const float* kv_tokens = nullptr;
   // Reported share of KV memory in use, faded by age; 0 when not known. any_report: some instance's
@@ -65,6 +68,9 @@ struct PolicyInput {
   float mean_waiting = 0;
   // Hash of the session key if there is one, else of the prompt's first block; 0 if it has none.
   uint64_t affinity_hash = 0;
+  // Hash of the prompt's first PolicyOptions::hash_prefix_tokens, in whole blocks; of a shorter
+  // one, of all its blocks; 0 if it has none. Only for the policy prefix_hash, else 0.
+  uint64_t prefix_hash = 0;
   uint64_t sequence = 0;  // number of this request, from 0
   uint64_t random = 0;    // uniform, from the router's seed
 
@@ -102,13 +108,52 @@ class Policy {
   virtual void InstanceRemoved(InstanceId id);
 };
 
-// The names that RouterOptions::policy takes:
+// The numbers of the policies that have any. prefix_cost has none: it learns what it needs. The
+// defaults are those of the routers whose rules these are.
+struct PolicyOptions {
+  // consistent_hash: an instance takes at most this many times the mean of requests in flight. At
+  // least 1, up to 1e6 (no bound).
+  double hash_load_factor = 1.25;
+  // consistent_hash, prefix_hash: points of an instance on the ring. More spread keys more evenly.
+  // Range 1 to 4096.
+  uint32_t hash_ring_points = 128;
+  // prefix_hash: length of the prefix that is hashed, in tokens, in whole blocks and at least one.
+  // A tenant is part of it if it is part of the request's key space. Range 1 to 2^24.
+  uint32_t hash_prefix_tokens = 256;
+  // prefix_hash: a home with so many requests in flight passes new ones on. Range 1 to 1,000,000.
+  uint32_t hash_max_requests = 64;
+
+  // cache_threshold: share of the prompt that must be cached to prefer an instance. Range 0 to 1.
+  double threshold_match = 0.3;
+  // cache_threshold: the instance is overloaded when its requests exceed both the mean by this
+  // count and the mean times this ratio. Range 0 to 1e9, and 1 to 1e9.
+  double threshold_requests = 64;
+  double threshold_ratio = 1.5;
+
+  // weighted: of the cached share, of the relative shortness of the queue, and of free KV memory.
+  // Range 0 to 1e6, not all 0.
+  double weight_match = 3;
+  double weight_queue = 2;
+  double weight_kv = 2;
+
+  // block_cost: how much of a cached token's prefill counts as saved. Range 0 to 1000.
+  double block_credit = 1;
+};
+
+// The names that RouterOptions::policy takes. The last six are what other routers do
+// (docs/policy.md says which and compares them):
 //   prefix_cost      least predicted prefill work, with a weight on uncached tokens
-//   (docs/design.md) random           uniform round_robin      in the order of the slots
+//   random           uniform
+//   round_robin      in the order of the slots
 //   least_requests   fewest requests in flight
 //   least_tokens     fewest tokens in flight or waiting for prefill
 //   power_of_two     fewest requests of two drawn by chance
 //   consistent_hash  a ring keyed by session or first block, with bounded load
+//   prefix_hash      a ring keyed by a prefix of fixed length, with a bound on each home's requests
+//   cache_threshold  the deepest match if it is deep enough and not overloaded, else least requests
+//   weighted         a weighted sum of cached share, short queue and free KV memory
+//   block_cost       blocks to prefill plus blocks in use
+//   multiplicative   prefill work times requests in flight
 std::vector<std::string> PolicyNames();
 
 }  // namespace prefixrouter

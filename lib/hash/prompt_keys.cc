@@ -1,5 +1,6 @@
 #include "lib/hash/prompt_keys.h"
 
+#include <algorithm>
 #include <iterator>
 #include <new>
 
@@ -64,6 +65,21 @@ void PromptKeys::HashBlocks(uint32_t first, uint64_t previous) {
   ComputeKeys(first, previous, {keys, count});
   keys_ = keys;
   keys_begin_ = first;
+}
+
+uint64_t PromptKeys::PrefixKey(uint32_t blocks) const {
+  const uint32_t count = std::min(blocks, block_count_);
+  if (count == 0) return 0;
+  if (count > keys_begin_) return keys_[count - 1 - keys_begin_];
+  uint64_t keys[64];
+  uint64_t previous = root_key_;
+  for (uint32_t done = 0; done < count;) {
+    const uint32_t step = std::min<uint32_t>(count - done, std::size(keys));
+    ComputeKeys(done, previous, {keys, step});
+    previous = keys[step - 1];
+    done += step;
+  }
+  return previous;
 }
 
 }  // namespace prefixrouter

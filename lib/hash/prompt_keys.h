@@ -86,6 +86,9 @@ class PromptKeys {
     ComputeKeys(i, previous, {&key, 1});
     return key;
   }
+  // Key of the prompt's first `blocks` blocks, or of all if there are fewer; 0 for none. Computes
+  // what is not there: O(blocks).
+  uint64_t PrefixKey(uint32_t blocks) const;
   // Computes the keys of blocks [first, first + keys.size()).
   void ComputeKeys(uint32_t first, uint64_t previous, Span<uint64_t> keys) const {
     hasher_->ExtendKeys(previous, prompt_, block_bytes_, first, items_, item_unit_bytes_, keys);

@@ -34,8 +34,9 @@ void LoadTable::Add(InstanceId id, const InstanceOptions& options) {
     ids_.resize(size);
     eligible_.resize(size);
     penalty_.resize(size, INFINITY);
-    for (std::vector<float>* array : {&pending_, &lease_pending_, &fluid_, &external_pending_,
-                                      &external_requests_, &requests_, &kv_tokens_, &kv_usage_}) {
+    for (std::vector<float>* array :
+         {&pending_, &lease_pending_, &fluid_, &external_pending_, &external_requests_, &requests_,
+          &waiting_, &kv_tokens_, &kv_usage_}) {
       array->resize(size, 0);
     }
     tokens_per_s_.resize(size, 1);
@@ -59,8 +60,9 @@ void LoadTable::Remove(InstanceId id) {
   external_waiting_ -= instances_[slot].faded_waiting;
   instances_[slot] = Instance();
   fluid_total_ -= fluid_[slot];
-  for (std::vector<float>* array : {&pending_, &lease_pending_, &fluid_, &external_pending_,
-                                    &external_requests_, &requests_, &kv_tokens_, &kv_usage_}) {
+  for (std::vector<float>* array :
+       {&pending_, &lease_pending_, &fluid_, &external_pending_, &external_requests_, &requests_,
+        &waiting_, &kv_tokens_, &kv_usage_}) {
     (*array)[slot] = 0;
   }
   ids_[slot] = InstanceId();
@@ -117,6 +119,7 @@ void LoadTable::FirstToken(const LeaseRecord& lease, int64_t now_nanos) {
   --instance.requests_waiting;
   --requests_waiting_;
   instance.pending_tokens -= static_cast<int64_t>(lease.uncached_tokens());
+  UpdateRequests(slot);
   UpdatePending(slot);
   if (calibrate_) {
     const double tokens = static_cast<double>(lease.uncached_tokens());
@@ -183,6 +186,8 @@ void LoadTable::CountRequest(InstanceId id, uint64_t prompt_tokens, uint64_t cac
 void LoadTable::UpdateRequests(uint32_t slot) {
   const Instance& instance = instances_[slot];
   requests_[slot] = static_cast<float>(instance.requests_in_flight) + external_requests_[slot];
+  waiting_[slot] =
+      static_cast<float>(static_cast<double>(instance.requests_waiting) + instance.faded_waiting);
   kv_tokens_[slot] = static_cast<float>(instance.kv_tokens);
 }
 
@@ -273,6 +278,7 @@ void LoadTable::FillInput(PolicyInput* in) const {
   in->tokens_per_s = tokens_per_s_.data();
   in->seconds_per_token = seconds_per_token_.data();
   in->requests = requests_.data();
+  in->waiting = waiting_.data();
   in->kv_tokens = kv_tokens_.data();
   in->kv_usage = kv_usage_.data();
   in->any_report = any_report_;

@@ -132,6 +132,7 @@ class LoadTable {
   std::vector<float> tokens_per_s_;
   std::vector<float> seconds_per_token_;
   std::vector<float> requests_;
+  std::vector<float> waiting_;
   std::vector<float> kv_tokens_;
   std::vector<float> kv_usage_;
   std::vector<float> weight_;

@@ -1,5 +1,5 @@
-// The built-in policies. Each is one file or, where it is a few lines, a class in
-// simple_policies.cc; all are reached by name through MakePolicy.
+// The built-in policies, all reached by name through MakePolicy. prefix_cost has a file of its own;
+// the others are grouped by what they look at.
 #ifndef PREFIXROUTER_LIB_POLICY_BUILTIN_H_
 #define PREFIXROUTER_LIB_POLICY_BUILTIN_H_
 
@@ -10,8 +10,8 @@
 
 namespace prefixrouter {
 
-// Null when there is no policy of this name.
-std::unique_ptr<Policy> MakePolicy(const std::string& name);
+// Null when there is no policy of this name. REQUIRES: checked options.
+std::unique_ptr<Policy> MakePolicy(const std::string& name, const PolicyOptions& options = {});
 
 std::unique_ptr<Policy> MakePrefixCost();
 std::unique_ptr<Policy> MakeRandom();
@@ -19,7 +19,12 @@ std::unique_ptr<Policy> MakeRoundRobin();
 std::unique_ptr<Policy> MakeLeastRequests();
 std::unique_ptr<Policy> MakeLeastTokens();
 std::unique_ptr<Policy> MakePowerOfTwo();
-std::unique_ptr<Policy> MakeConsistentHash();
+std::unique_ptr<Policy> MakeConsistentHash(const PolicyOptions& options = {});
+std::unique_ptr<Policy> MakePrefixHash(const PolicyOptions& options = {});
+std::unique_ptr<Policy> MakeCacheThreshold(const PolicyOptions& options = {});
+std::unique_ptr<Policy> MakeWeighted(const PolicyOptions& options = {});
+std::unique_ptr<Policy> MakeBlockCost(const PolicyOptions& options = {});
+std::unique_ptr<Policy> MakeMultiplicative(const PolicyOptions& options = {});
 
 }  // namespace prefixrouter
 

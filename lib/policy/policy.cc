@@ -33,23 +33,36 @@ const char* RuleName(Rule rule) {
 
 namespace {
 
+template <std::unique_ptr<Policy> (*kMake)()>
+std::unique_ptr<Policy> WithoutOptions(const PolicyOptions&) {
+  return kMake();
+}
+
 struct Entry {
   const char* name;
-  std::unique_ptr<Policy> (*make)();
+  std::unique_ptr<Policy> (*make)(const PolicyOptions&);
 };
 
 constexpr Entry kPolicies[] = {
-    {"prefix_cost", MakePrefixCost},         {"random", MakeRandom},
-    {"round_robin", MakeRoundRobin},         {"least_requests", MakeLeastRequests},
-    {"least_tokens", MakeLeastTokens},       {"power_of_two", MakePowerOfTwo},
+    {"prefix_cost", WithoutOptions<MakePrefixCost>},
+    {"random", WithoutOptions<MakeRandom>},
+    {"round_robin", WithoutOptions<MakeRoundRobin>},
+    {"least_requests", WithoutOptions<MakeLeastRequests>},
+    {"least_tokens", WithoutOptions<MakeLeastTokens>},
+    {"power_of_two", WithoutOptions<MakePowerOfTwo>},
     {"consistent_hash", MakeConsistentHash},
+    {"prefix_hash", MakePrefixHash},
+    {"cache_threshold", MakeCacheThreshold},
+    {"weighted", MakeWeighted},
+    {"block_cost", MakeBlockCost},
+    {"multiplicative", MakeMultiplicative},
 };
 
 }  // namespace
 
-std::unique_ptr<Policy> MakePolicy(const std::string& name) {
+std::unique_ptr<Policy> MakePolicy(const std::string& name, const PolicyOptions& options) {
   for (const Entry& entry : kPolicies) {
-    if (name == entry.name) return entry.make();
+    if (name == entry.name) return entry.make(options);
   }
   return nullptr;
 }

@@ -19,6 +19,7 @@ struct Fleet {
         pending(size, 0),
         rate(size, 10000),
         requests(size, 0),
+        waiting(size, 0),
         kv_tokens(size, 0),
         kv_usage(size, 0),
         weight(size, 1),
@@ -43,6 +44,7 @@ struct Fleet {
     in.tokens_per_s = rate.data();
     in.seconds_per_token = second.data();
     in.requests = requests.data();
+    in.waiting = waiting.data();
     in.kv_tokens = kv_tokens.data();
     in.kv_usage = kv_usage.data();
     in.any_report = true;
@@ -60,8 +62,8 @@ struct Fleet {
   std::vector<InstanceId> ids;
   std::vector<uint8_t> eligible;
   std::vector<uint32_t> cached;
-  std::vector<float> pending, rate, requests, kv_tokens, kv_usage, weight, second, penalty, cost,
-      scratch;
+  std::vector<float> pending, rate, requests, waiting, kv_tokens, kv_usage, weight, second, penalty,
+      cost, scratch;
 };
 
 uint64_t Spread(uint64_t i) { return i * 0x9E3779B97F4A7C15u; }

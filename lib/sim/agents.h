@@ -6,16 +6,16 @@
 // found cached, on the instance that served the session's last step, and some of it on any instance
 // that has seen the kind. The figures of such a workload show that the router works; they say
 // nothing about real traffic.
-#ifndef PREFIXROUTER_BENCHMARKS_REPLAY_WORKLOAD_H_
-#define PREFIXROUTER_BENCHMARKS_REPLAY_WORKLOAD_H_
+#ifndef PREFIXROUTER_LIB_SIM_AGENTS_H_
+#define PREFIXROUTER_LIB_SIM_AGENTS_H_
 
 #include <cstdint>
 
-#include "benchmarks/replay/trace.h"
+#include "prefixrouter/trace.h"
 
-namespace prefixrouter::replay {
+namespace prefixrouter {
 
-struct WorkloadOptions {
+struct AgentTraceOptions {
   uint32_t agent_kinds = 6;
   uint32_t sessions = 480;
   double session_window_s = 300;  // sessions start uniformly within it
@@ -23,8 +23,8 @@ struct WorkloadOptions {
 };
 
 // The same trace for the same options, on every machine. Requests are in the order of their times.
-Trace AgentWorkload(const WorkloadOptions& options);
+Trace AgentTrace(const AgentTraceOptions& options);
 
-}  // namespace prefixrouter::replay
+}  // namespace prefixrouter
 
-#endif  // PREFIXROUTER_BENCHMARKS_REPLAY_WORKLOAD_H_
+#endif  // PREFIXROUTER_LIB_SIM_AGENTS_H_

@@ -1,15 +1,16 @@
-// Arrival times: sessions are shifted first, then ticks are spread, then the speed is applied.
-#include "benchmarks/replay/arrivals.h"
-
+// Arrival times: delays become times first, then sessions are shifted, ticks are spread, and the
+// speed is applied.
 #include <algorithm>
 #include <limits>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "benchmarks/replay/random.h"
+#include "lib/sim/random.h"
+#include "prefixrouter/trace.h"
 
-namespace prefixrouter::replay {
+namespace prefixrouter {
 namespace {
 
 constexpr double kMaxSpanSeconds = 1e9;
@@ -20,14 +21,32 @@ struct Session {
   int64_t shift_ns = 0;
 };
 
+// Turns that have a delay in place of a time, in the order of the trace.
+void PlaceDelayedTurns(std::vector<TraceRequest>* requests) {
+  constexpr int64_t kFarthestNs = std::numeric_limits<int64_t>::max() / 4;
+  std::map<std::string_view, int64_t> turn_end_ns;  // of the sessions' last turn so far
+  for (TraceRequest& request : *requests) {
+    if (request.session_id.empty()) continue;
+    const auto previous = turn_end_ns.find(request.session_id);
+    if (request.timestamp_ns < 0) {
+      request.arrival_ns = previous == turn_end_ns.end()
+                               ? 0
+                               : previous->second + std::min(request.delay_ns, kFarthestNs);
+    }
+    const double output_s = kNominalOutputTokenSeconds * static_cast<double>(request.output_tokens);
+    turn_end_ns[request.session_id] =
+        std::min(request.arrival_ns + static_cast<int64_t>(output_s * 1e9), kFarthestNs);
+  }
+}
+
 // The sessions of a trace in which all begin at one time; else none.
 std::map<std::string, Session> RelativeSessions(const Trace& trace) {
   std::map<std::string, Session> sessions;
   for (const TraceRequest& request : trace.requests) {
     if (request.session_id.empty()) return {};
     Session& session = sessions[request.session_id];
-    session.first_ns = std::min(session.first_ns, request.timestamp_ns);
-    session.last_ns = std::max(session.last_ns, request.timestamp_ns);
+    session.first_ns = std::min(session.first_ns, request.arrival_ns);
+    session.last_ns = std::max(session.last_ns, request.arrival_ns);
   }
   const auto begins_elsewhere = [&](const auto& entry) {
     return entry.second.first_ns != sessions.begin()->second.first_ns;
@@ -90,11 +109,23 @@ void SpreadTicks(uint64_t seed, std::vector<TraceRequest>* requests, ArrivalSumm
 }  // namespace
 
 Result<ArrivalSummary> ScheduleArrivals(const ArrivalOptions& options, Trace* trace) {
+  const auto refuse = [](const char* field, double value, const char* range) {
+    return Status(StatusCode::kInvalidArgument,
+                  std::string(field) + " must be " + range + ", got " + std::to_string(value));
+  };
+  if (!(options.speed >= 1e-6 && options.speed <= 1e6)) {
+    return refuse("speed", options.speed, "1e-6 to 1e6");
+  }
+  const double window_s = options.session_window_s.value_or(0);
+  if (!(window_s >= 0 && window_s <= 1e9)) {
+    return refuse("session_window_s", window_s, "0 to 1e9");
+  }
   ArrivalSummary summary;
   std::vector<TraceRequest>& requests = trace->requests;
   if (requests.empty()) return summary;
 
   for (TraceRequest& request : requests) request.arrival_ns = request.timestamp_ns;
+  PlaceDelayedTurns(&requests);
   ShiftSessions(options, trace, &summary);
   std::stable_sort(requests.begin(), requests.end(),
                    [](const auto& a, const auto& b) { return a.arrival_ns < b.arrival_ns; });
@@ -114,4 +145,4 @@ Result<ArrivalSummary> ScheduleArrivals(const ArrivalOptions& options, Trace* tr
   return summary;
 }
 
-}  // namespace prefixrouter::replay
+}  // namespace prefixrouter

@@ -1,4 +1,4 @@
-#include "benchmarks/replay/workload.h"
+#include "lib/sim/agents.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,36 +6,15 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/replay/random.h"
+#include "lib/sim/generated_text.h"
+#include "lib/sim/random.h"
 
-namespace prefixrouter::replay {
+namespace prefixrouter {
 namespace {
 
-constexpr uint32_t kBlockTokens = 64;
+constexpr uint32_t kBlockTokens = kGeneratedBlockTokens;
 constexpr uint64_t kContextTokens = 131072;
-constexpr double kOutputSeconds = 0.02;  // a generated token
-constexpr double kToolSeconds = 4;       // mean run time of a tool
-
-// Ids of a growing text, one for each block of it. A text is never shared beyond its end, so new
-// blocks take new ids.
-class Text {
- public:
-  explicit Text(std::vector<uint64_t> shared_ids) : ids_(std::move(shared_ids)) {
-    tokens_ = ids_.size() * kBlockTokens;
-  }
-
-  void Append(uint64_t tokens, uint64_t* next_id) {
-    tokens_ += tokens;
-    while (ids_.size() * kBlockTokens < tokens_) ids_.push_back((*next_id)++);
-  }
-
-  uint64_t tokens() const { return tokens_; }
-  const std::vector<uint64_t>& ids() const { return ids_; }
-
- private:
-  std::vector<uint64_t> ids_;
-  uint64_t tokens_;
-};
+constexpr double kToolSeconds = 4;  // mean run time of a tool
 
 // Mostly a few hundred tokens; now and then a file or a long log.
 uint64_t ToolOutputTokens(SplitMix64* random) {
@@ -44,7 +23,7 @@ uint64_t ToolOutputTokens(SplitMix64* random) {
 
 }  // namespace
 
-Trace AgentWorkload(const WorkloadOptions& options) {
+Trace AgentTrace(const AgentTraceOptions& options) {
   SplitMix64 random(options.seed);
   uint64_t next_id = 0;
 
@@ -61,7 +40,7 @@ Trace AgentWorkload(const WorkloadOptions& options) {
     // The lower of two draws: some kinds are much more popular than others.
     const uint64_t last_kind = options.agent_kinds - 1;
     const uint64_t kind = std::min(random.Between(0, last_kind), random.Between(0, last_kind));
-    Text history(instructions[kind]);
+    GeneratedText history(instructions[kind]);
     history.Append(random.Between(50, 1500), &next_id);  // the task
 
     double time_s = random.Uniform() * options.session_window_s;
@@ -74,7 +53,7 @@ Trace AgentWorkload(const WorkloadOptions& options) {
       request.hash_ids = history.ids();
       request.session_id = std::to_string(session);
       history.Append(request.output_tokens + ToolOutputTokens(&random), &next_id);
-      time_s += 1 + kOutputSeconds * static_cast<double>(request.output_tokens) -
+      time_s += 1 + kNominalOutputTokenSeconds * static_cast<double>(request.output_tokens) -
                 kToolSeconds * std::log1p(-random.Uniform());
       trace.requests.push_back(std::move(request));
     }
@@ -84,4 +63,4 @@ Trace AgentWorkload(const WorkloadOptions& options) {
   return trace;
 }
 
-}  // namespace prefixrouter::replay
+}  // namespace prefixrouter

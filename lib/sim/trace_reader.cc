@@ -1,6 +1,4 @@
 // Reading a trace. zlib's gzread passes plain files through unchanged, so one loop serves both.
-#include "benchmarks/replay/trace.h"
-
 #include <unistd.h>
 #include <zlib.h>
 
@@ -13,13 +11,15 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-namespace prefixrouter::replay {
+#include "prefixrouter/trace.h"
+
+namespace prefixrouter {
 namespace {
 
 using Json = nlohmann::json;
 
-// A prompt of kMaxTokens written as token ids fits; a gzip file that unpacks to one endless line
-// does not fill the memory.
+// A prompt of kMaxTraceTokens written as token ids fits; a gzip file that unpacks to one endless
+// line does not fill the memory.
 constexpr size_t kMaxLineBytes = size_t{256} << 20;
 constexpr uint64_t kShownWarnings = 20;
 constexpr uint64_t kMaxTimestampMs = 9'000'000'000'000;  // year 2255 as Unix time; fits in ns
@@ -75,8 +75,11 @@ class Fields {
     return ids;
   }
 
+  // There and not null.
+  bool HasValue(const char* name) const { return Has(name) && !object_[name].is_null(); }
+
   // Milliseconds, of which a trace may give fractions.
-  int64_t TimestampNanos(const char* name) {
+  int64_t MillisecondsAsNanos(const char* name) {
     const Json* field = Find(name);
     if (field == nullptr) return 0;
     if (IsWholeNumber(*field, kMaxTimestampMs)) return field->get<int64_t>() * 1'000'000;
@@ -87,7 +90,7 @@ class Fields {
   }
 
   std::string OptionalName(const char* name) {
-    if (!Has(name) || object_[name].is_null()) return "";
+    if (!HasValue(name)) return "";
     const Json& field = object_[name];
     if (field.is_string()) return field.get<std::string>();
     if (!field.is_number_integer()) Fail(name, field, "a string or a whole number");
@@ -227,18 +230,21 @@ Result<TraceRequest> ParseTraceLine(std::string_view line, uint32_t block_tokens
     const uint64_t max_arrival_ns = kMaxTimestampMs * 1'000'000;
     request.timestamp_ns =
         static_cast<int64_t>(fields.WholeNumber("arrival_time_ns", max_arrival_ns));
-    length = fields.WholeNumber("input_toks", kMaxTokens);
-    request.output_tokens = fields.WholeNumber("output_toks", kMaxTokens);
+    length = fields.WholeNumber("input_toks", kMaxTraceTokens);
+    request.output_tokens = fields.WholeNumber("output_toks", kMaxTraceTokens);
     request.tokens = fields.Ids<uint32_t>("input_tok_ids");
     tokens_named = request.tokens.size();
   } else {
-    request.timestamp_ns = fields.TimestampNanos("timestamp");
-    length = fields.WholeNumber("input_length", kMaxTokens);
-    request.output_tokens = fields.WholeNumber("output_length", kMaxTokens);
+    const bool delay_only =
+        fields.HasValue("delay") && !fields.HasValue("timestamp") && fields.HasValue("session_id");
+    request.timestamp_ns = delay_only ? -1 : fields.MillisecondsAsNanos("timestamp");
+    length = fields.WholeNumber("input_length", kMaxTraceTokens);
+    request.output_tokens = fields.WholeNumber("output_length", kMaxTraceTokens);
     request.hash_ids = fields.Ids<uint64_t>("hash_ids");
     tokens_named = request.hash_ids.size() * uint64_t{block_tokens};
   }
   request.session_id = fields.OptionalName("session_id");
+  if (fields.HasValue("delay")) request.delay_ns = fields.MillisecondsAsNanos("delay");
   if (!fields.status().ok()) return fields.status();
 
   request.prompt_tokens = std::min(length, tokens_named);
@@ -248,8 +254,33 @@ Result<TraceRequest> ParseTraceLine(std::string_view line, uint32_t block_tokens
   return request;
 }
 
+std::string TraceLine(const TraceRequest& request) {
+  nlohmann::ordered_json line;
+  const auto milliseconds = [](int64_t nanos) -> Json {
+    if (nanos % 1'000'000 == 0) return nanos / 1'000'000;
+    return static_cast<double>(nanos) / 1e6;
+  };
+  if (!request.tokens.empty()) {
+    line["arrival_time_ns"] = std::max<int64_t>(request.timestamp_ns, 0);
+    line["input_toks"] = request.prompt_tokens;
+    line["output_toks"] = request.output_tokens;
+    line["input_tok_ids"] = request.tokens;
+  } else {
+    if (request.timestamp_ns >= 0) line["timestamp"] = milliseconds(request.timestamp_ns);
+    line["input_length"] = request.prompt_tokens;
+    line["output_length"] = request.output_tokens;
+    line["hash_ids"] = request.hash_ids;
+  }
+  if (!request.session_id.empty()) line["session_id"] = request.session_id;
+  if (request.delay_ns >= 0) line["delay"] = milliseconds(request.delay_ns);
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 Result<Trace> ReadTrace(const std::string& path, const ReadOptions& options,
                         std::ostream& warnings) {
+  if (options.block_tokens < 1 || options.block_tokens > 65536) {
+    return Invalid("block_tokens must be 1 to 65536, got " + std::to_string(options.block_tokens));
+  }
   LineReader reader;
   Status status = reader.Open(path);
   if (!status.ok()) return status;
@@ -292,4 +323,4 @@ Result<Trace> ReadTrace(const std::string& path, const ReadOptions& options,
   return trace;
 }
 
-}  // namespace prefixrouter::replay
+}  // namespace prefixrouter

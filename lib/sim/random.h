@@ -1,11 +1,11 @@
 // SplitMix64: the random numbers of the replay tool. The standard library's distributions differ
 // between implementations; these give the same trace and the same prompts everywhere.
-#ifndef PREFIXROUTER_BENCHMARKS_REPLAY_RANDOM_H_
-#define PREFIXROUTER_BENCHMARKS_REPLAY_RANDOM_H_
+#ifndef PREFIXROUTER_LIB_SIM_RANDOM_H_
+#define PREFIXROUTER_LIB_SIM_RANDOM_H_
 
 #include <cstdint>
 
-namespace prefixrouter::replay {
+namespace prefixrouter {
 
 class SplitMix64 {
  public:
@@ -30,6 +30,6 @@ class SplitMix64 {
   uint64_t state_;
 };
 
-}  // namespace prefixrouter::replay
+}  // namespace prefixrouter
 
-#endif  // PREFIXROUTER_BENCHMARKS_REPLAY_RANDOM_H_
+#endif  // PREFIXROUTER_LIB_SIM_RANDOM_H_

@@ -1,10 +1,10 @@
-#include "benchmarks/replay/prompt.h"
+#include "lib/sim/prompt.h"
 
 #include <algorithm>
 
-#include "benchmarks/replay/random.h"
+#include "lib/sim/random.h"
 
-namespace prefixrouter::replay {
+namespace prefixrouter {
 
 void BuildPrompt(const TraceRequest& request, uint32_t block_tokens,
                  std::vector<uint32_t>* tokens) {
@@ -29,4 +29,4 @@ void BuildPrompt(const TraceRequest& request, uint32_t block_tokens,
   }
 }
 
-}  // namespace prefixrouter::replay
+}  // namespace prefixrouter

@@ -1,0 +1,74 @@
+// HashRing: places keys on instances so that few keys move when an instance comes or goes.
+//
+// Each instance has points at fixed pseudo-random places of a circle of 2^64; a key belongs to the
+// first instance from its own place on. Places depend on an instance's name and rank alone, so that
+// all routers agree.
+//
+// Not thread-safe. O(log points) to find, O(points of the fleet) to change.
+#ifndef PREFIXROUTER_LIB_POLICY_HASH_RING_H_
+#define PREFIXROUTER_LIB_POLICY_HASH_RING_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lib/hash/xxh3.h"
+#include "prefixrouter/instance.h"
+#include "prefixrouter/policy.h"
+
+namespace prefixrouter {
+
+class HashRing {
+ public:
+  explicit HashRing(uint32_t points_per_instance) : points_per_instance_(points_per_instance) {}
+
+  void Add(InstanceId id, const std::string& name, uint32_t rank) {
+    // The hash of the whole name, the rank and the point's number: names that are prefixes of one
+    // another share no points.
+    uint64_t words[3] = {Xxh3(name.data(), name.size()), rank, 0};
+    const auto old_size = static_cast<std::ptrdiff_t>(points_.size());
+    for (; words[2] < points_per_instance_; ++words[2]) {
+      points_.push_back({Xxh3(words, sizeof(words)), id});
+    }
+    std::sort(points_.begin() + old_size, points_.end());
+    std::inplace_merge(points_.begin(), points_.begin() + old_size, points_.end());
+  }
+
+  void Remove(InstanceId id) {
+    points_.erase(std::remove_if(points_.begin(), points_.end(),
+                                 [&](const Point& point) { return point.id == id; }),
+                  points_.end());
+  }
+
+  // Calls visit(slot) for the eligible instances in the order of the ring from `hash` on, an
+  // instance once for each of its points, until it returns true.
+  template <typename Visit>
+  void Walk(const PolicyInput& in, uint64_t hash, Visit visit) const {
+    const auto start =
+        std::lower_bound(points_.begin(), points_.end(), hash,
+                         [](const Point& point, uint64_t place) { return point.hash < place; });
+    for (size_t walked = 0; walked < points_.size(); ++walked) {
+      const size_t at = (static_cast<size_t>(start - points_.begin()) + walked) % points_.size();
+      const uint32_t slot = points_[at].id.slot();
+      if (slot >= in.size || !in.eligible[slot] || in.ids[slot] != points_[at].id) continue;
+      if (visit(slot)) return;
+    }
+  }
+
+ private:
+  struct Point {
+    uint64_t hash;
+    InstanceId id;
+    bool operator<(const Point& other) const {
+      return hash != other.hash ? hash < other.hash : id < other.id;
+    }
+  };
+  const uint32_t points_per_instance_;
+  std::vector<Point> points_;
+};
+
+}  // namespace prefixrouter
+
+#endif  // PREFIXROUTER_LIB_POLICY_HASH_RING_H_

@@ -124,6 +124,40 @@ TEST_CASE("Create refuses each option out of its range and names it", "[api][val
   }
 }
 
+TEST_CASE("Options of policies are checked, whichever policy is chosen", "[api][validation]") {
+  using P = PolicyOptions;
+  struct Case {
+    const char* option;
+    std::function<void(P&)> set;
+  };
+  const std::vector<Case> refused = {
+      {"hash_load_factor", [](P& p) { p.hash_load_factor = 0.99; }},
+      {"hash_load_factor", [](P& p) { p.hash_load_factor = kNan; }},
+      {"hash_ring_points", [](P& p) { p.hash_ring_points = 0; }},
+      {"hash_ring_points", [](P& p) { p.hash_ring_points = 4097; }},
+      {"hash_prefix_tokens", [](P& p) { p.hash_prefix_tokens = 0; }},
+      {"hash_prefix_tokens", [](P& p) { p.hash_prefix_tokens = (1u << 24) + 1; }},
+      {"hash_max_requests", [](P& p) { p.hash_max_requests = 0; }},
+      {"threshold_match", [](P& p) { p.threshold_match = 1.01; }},
+      {"threshold_requests", [](P& p) { p.threshold_requests = -1; }},
+      {"threshold_ratio", [](P& p) { p.threshold_ratio = 0.5; }},
+      {"weight_match", [](P& p) { p.weight_match = -0.1; }},
+      {"weight_queue", [](P& p) { p.weight_queue = kInfinity; }},
+      {"weight_kv", [](P& p) { p.weight_kv = kNan; }},
+      {"weight_match", [](P& p) { p.weight_match = p.weight_queue = p.weight_kv = 0; }},
+      {"block_credit", [](P& p) { p.block_credit = -1; }},
+  };
+  for (const Case& wrong : refused) {
+    CAPTURE(wrong.option);
+    RouterOptions options;
+    wrong.set(options.policy_options);
+    const auto router = PrefixRouter::Create(options);
+    REQUIRE_FALSE(router.ok());
+    CHECK(router.status().code() == StatusCode::kInvalidArgument);
+    CHECK(Names(router.status(), wrong.option));
+  }
+}
+
 TEST_CASE("The options that a router shows can make its twin", "[api][validation]") {
   RouterOptions options;
   options.block_size = 32;

@@ -47,6 +47,16 @@ TEST_CASE("block keys are the same whichever way they are asked for") {
       }
       REQUIRE(one_by_one.first_key() == (expected.empty() ? 0 : expected[0]));
 
+      for (const bool hashed : {false, true}) {
+        PromptKeys prefix(hasher, request);
+        if (hashed) prefix.HashBlocks(0, prefix.root_key());
+        REQUIRE(prefix.PrefixKey(0) == 0);
+        for (uint32_t count = 1; count <= expected.size(); ++count) {
+          REQUIRE(prefix.PrefixKey(count) == expected[count - 1]);
+        }
+        REQUIRE(prefix.PrefixKey(UINT32_MAX) == (expected.empty() ? 0 : expected.back()));
+      }
+
       PromptKeys unknown(hasher, request);
       unknown.Hash(false);
       REQUIRE(unknown.complete());

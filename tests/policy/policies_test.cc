@@ -6,67 +6,12 @@
 #include "lib/policy/builtin.h"
 #include "lib/policy/choose.h"
 #include "tests/catch.h"
+#include "tests/support/policy_fleet.h"
 
 namespace prefixrouter {
 namespace {
 
-// A fleet whose arrays a test sets as it likes.
-struct Fleet {
-  explicit Fleet(size_t size)
-      : ids(size),
-        eligible(size, 1),
-        cached(size, 0),
-        pending(size, 0),
-        rate(size, 10000),
-        requests(size, 0),
-        waiting(size, 0),
-        kv_tokens(size, 0),
-        kv_usage(size, 0),
-        weight(size, 1),
-        second(size),
-        penalty(size, 0),
-        cost(size, 0),
-        scratch(size, 0) {
-    for (size_t i = 0; i < size; ++i) ids[i] = InstanceId::Make(static_cast<uint32_t>(i), 1);
-  }
-  PolicyInput Input(float prompt_tokens = 1000, uint64_t random = 0) {
-    for (size_t i = 0; i < ids.size(); ++i) {
-      second[i] = 1 / (rate[i] * weight[i]);
-      penalty[i] = eligible[i] ? 0 : INFINITY;
-    }
-    PolicyInput in;
-    in.size = ids.size();
-    in.ids = ids.data();
-    in.eligible = eligible.data();
-    in.cached_blocks = cached.data();
-    in.tokens_per_block = 16;
-    in.pending_tokens = pending.data();
-    in.tokens_per_s = rate.data();
-    in.seconds_per_token = second.data();
-    in.requests = requests.data();
-    in.waiting = waiting.data();
-    in.kv_tokens = kv_tokens.data();
-    in.kv_usage = kv_usage.data();
-    in.any_report = true;
-    in.weight = weight.data();
-    in.prompt_tokens = prompt_tokens;
-    in.random = random;
-    return in;
-  }
-  Choice Choose(Policy& policy, const PolicyInput& in) {
-    policy.Score(in, cost.data());
-    return ChooseLowest(policy, in, penalty.data(), cost.data(), scratch.data());
-  }
-  Choice Choose(Policy& policy) { return Choose(policy, Input()); }
-
-  std::vector<InstanceId> ids;
-  std::vector<uint8_t> eligible;
-  std::vector<uint32_t> cached;
-  std::vector<float> pending, rate, requests, waiting, kv_tokens, kv_usage, weight, second, penalty,
-      cost, scratch;
-};
-
-uint64_t Spread(uint64_t i) { return i * 0x9E3779B97F4A7C15u; }
+using Fleet = PolicyFleet;
 
 }  // namespace
 
@@ -245,43 +190,6 @@ TEST_CASE("least_requests and least_tokens look at their own measure, by weight"
   fleet.weight[2] = 10;
   REQUIRE(fleet.Choose(*MakeLeastRequests()).slot == 2);
   REQUIRE(fleet.Choose(*MakeLeastTokens()).slot == 2);
-}
-
-TEST_CASE("consistent_hash moves few keys when an instance comes or goes") {
-  auto policy = MakeConsistentHash();
-  Fleet fleet(11);
-  for (uint32_t i = 0; i < 10; ++i)
-    policy->InstanceAdded(fleet.ids[i], "host" + std::to_string(i), 0);
-  fleet.eligible[10] = 0;
-  const auto place = [&] {
-    std::vector<uint32_t> slots;
-    for (uint64_t key = 1; key <= 2000; ++key) {
-      PolicyInput in = fleet.Input();
-      in.affinity_hash = Spread(key);
-      slots.push_back(fleet.Choose(*policy, in).slot);
-    }
-    return slots;
-  };
-  const auto before = place();
-  std::map<uint32_t, int> times;
-  for (uint32_t slot : before) ++times[slot];
-  REQUIRE(times.size() == 10);
-  for (const auto& [slot, count] : times) REQUIRE(count > 120);  // of 200 on average
-
-  policy->InstanceAdded(fleet.ids[10], "host10", 0);
-  fleet.eligible[10] = 1;
-  const auto after = place();
-  int moved = 0;
-  for (size_t i = 0; i < before.size(); ++i) {
-    if (before[i] == after[i]) continue;
-    ++moved;
-    REQUIRE(after[i] == 10);  // keys move to the new instance only
-  }
-  REQUIRE(moved > 80);
-  REQUIRE(moved < 330);  // 1/11 of 2,000 on average
-  policy->InstanceRemoved(fleet.ids[10]);
-  fleet.eligible[10] = 0;
-  REQUIRE(place() == before);
 }
 
 }  // namespace prefixrouter

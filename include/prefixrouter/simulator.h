@@ -148,6 +148,7 @@ struct SimulationOptions {
   // Independent routers, each of which gets its share of the requests by chance. Range 1 to 1024.
   uint32_t routers = 1;
   bool session_keys = false;  // pass session ids to the router
+  double max_ttft_s = 0;      // Request::max_ttft_s of all requests: above it they are rejected
 
   // Requests come this much faster than in the workload. Range 1e-6 to 1e6.
   double arrival_scale = 1;

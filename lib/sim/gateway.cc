@@ -71,6 +71,7 @@ Result<Gateway::Sent> Gateway::Send(const WorkloadRequest& from) {
   if (options_.session_keys && from.session != Workload::kNoSession) {
     request.session_key = workload_.sessions()[from.session];
   }
+  request.max_ttft_s = options_.max_ttft_s;
   Result<Lease> lease = router_->Acquire(request);
   if (!lease.ok()) return lease.status();
   const Decision& decision = lease->decision();

@@ -144,6 +144,7 @@ Status Check(const SimulationOptions& options) {
       CheckRange("arrival_scale", options.arrival_scale, 1e-6, 1e6),
       CheckRange("feedback_delay_s", options.feedback_delay_s, 0, 1e6),
       CheckRange("metrics_age_s", options.metrics_age_s, 0, 1e6),
+      CheckRange("max_ttft_s", options.max_ttft_s, 0, 1e9),
       CheckRange("measure_from_s", options.measure_from_s, 0, 1e9),
       CheckRange("series_step_s", options.series_step_s, 0, 1e9),
   });

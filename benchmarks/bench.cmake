@@ -11,6 +11,7 @@ add_executable(prefix_router_ratios
   heap.cc
   ratio_index.cc
   ratio_route.cc
+  ratio_simulator.cc
   ratio_threads.cc
   ratio_trace.cc
   ratios_main.cc)

@@ -24,6 +24,7 @@ class Conversation {
   explicit Conversation(const std::string& trace_dir);
 
   const std::string& source() const { return source_; }  // which of the two, in words
+  const Trace& trace() const { return trace_; }
   const std::vector<TraceRequest>& requests() const { return trace_.requests; }
   // Share of the prompt tokens that one cache without a bound would find.
   double best_cached_share() const { return best_cached_share_; }

@@ -49,6 +49,11 @@ void MeasureTraceBytes(const RatioOptions& options, Report& report);
 // cached_share_conversation, balance_conversation
 void MeasureConversation(const RatioOptions& options, Report& report);
 
+// ---- ratio_simulator.cc -------------------------------------------------------------------------
+
+// simulator_seconds
+void MeasureSimulator(const RatioOptions& options, Report& report);
+
 }  // namespace prefixrouter::bench
 
 #endif  // PREFIXROUTER_BENCHMARKS_RATIOS_H_

@@ -31,6 +31,7 @@ int Main(int argc, char** argv) {
       {{"evict_5m_vs_100k"}, MeasureEvict},
       {{"route_allocations"}, MeasureRouteAllocations},
       {{"cached_share_conversation", "balance_conversation"}, MeasureConversation},
+      {{"simulator_seconds"}, MeasureSimulator},
   };
 
   std::vector<std::string> all_names;

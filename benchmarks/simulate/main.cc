@@ -201,7 +201,8 @@ std::string Table(const std::vector<PolicyFigures>& policies) {
 }
 
 std::string Json(const Arguments& a, const std::string& trace,
-                 const std::vector<PolicyFigures>& policies, double rate) {
+                 const std::vector<PolicyFigures>& policies, double rate,
+                 const LoadLevels& levels) {
   using Object = nlohmann::ordered_json;
   Object list = Object::array();
   for (const PolicyFigures& policy : policies) {
@@ -222,13 +223,19 @@ std::string Json(const Arguments& a, const std::string& trace,
     entry["spread"] = spread;
     list.push_back(std::move(entry));
   }
-  const Object json = {{"trace", trace},
-                       {"engine", a.engine},
-                       {"instances", a.instances},
-                       {"seeds", a.seeds},
-                       {"rate", rate},
-                       {"routers", a.simulation.routers},
-                       {"policies", std::move(list)}};
+  Object json = {{"trace", trace},
+                 {"engine", a.engine},
+                 {"instances", a.instances},
+                 {"seeds", a.seeds},
+                 {"rate", rate},
+                 {"routers", a.simulation.routers},
+                 {"policies", std::move(list)}};
+  if (levels.knee_scale > 0) {
+    json["levels"] = {{"capacity", levels.capacity_scale},
+                      {"half", levels.half_scale},
+                      {"knee", levels.knee_scale},
+                      {"past", levels.past_scale}};
+  }
   return json.dump(2, ' ', false, Object::error_handler_t::replace) + "\n";
 }
 
@@ -282,6 +289,7 @@ int Run(Arguments a) {
   for (const std::string& name : a.policies) policies.push_back({name, {}, 0});
   std::string header;
   std::string source;
+  LoadLevels levels;
   for (uint32_t i = 0; i < a.seeds; ++i) {
     const uint64_t seed = a.simulation.seed + i;
     auto workload = MakeWorkload(a, a.trace_path.empty() ? nullptr : &*trace, seed);
@@ -292,16 +300,17 @@ int Run(Arguments a) {
       const Workload& w = **workload;
       source = w.name();
       if (!a.level.empty()) {
-        Result<LoadLevels> levels = FindLoadLevels(w, options);
-        if (!levels.ok()) return Refuse(levels.status());
-        options.arrival_scale = a.level == "half"   ? levels->half_scale
-                                : a.level == "knee" ? levels->knee_scale
-                                                    : levels->past_scale;
+        Result<LoadLevels> found = FindLoadLevels(w, options);
+        if (!found.ok()) return Refuse(found.status());
+        levels = *found;
+        options.arrival_scale = a.level == "half"   ? levels.half_scale
+                                : a.level == "knee" ? levels.knee_scale
+                                                    : levels.past_scale;
         run.arrival_scale = options.arrival_scale;
-        header = "levels     capacity " + Fixed(levels->capacity_scale, 3) + ", half " +
-                 Fixed(levels->half_scale, 3) + " (" + Fixed(levels->half_ttft_s, 3) +
-                 " s), knee " + Fixed(levels->knee_scale, 3) + " (" +
-                 Fixed(levels->knee_ttft_s, 3) + " s), past " + Fixed(levels->past_scale, 3) + "\n";
+        header = "levels     capacity " + Fixed(levels.capacity_scale, 3) + ", half " +
+                 Fixed(levels.half_scale, 3) + " (" + Fixed(levels.half_ttft_s, 3) + " s), knee " +
+                 Fixed(levels.knee_scale, 3) + " (" + Fixed(levels.knee_ttft_s, 3) + " s), past " +
+                 Fixed(levels.past_scale, 3) + "\n";
       }
       header = "workload   " + w.name() + ": " + std::to_string(w.requests().size()) +
                " requests over " + Fixed(w.arrivals().span_s / options.arrival_scale, 0) +
@@ -321,7 +330,7 @@ int Run(Arguments a) {
       policy.summaries.push_back(result->summary);
     }
   }
-  const std::string json = Json(a, source, policies, options.arrival_scale);
+  const std::string json = Json(a, source, policies, options.arrival_scale, levels);
   std::cout << (a.json_path == "-" ? json : header + Table(policies)) << std::flush;
   if (!std::cout) {
     std::cerr << "prefix-router-simulate: cannot write to standard output\n";

@@ -100,6 +100,8 @@ void Declare(CLI::App* app, Arguments* a) {
       ->check(WholeNumber(1, 1024))
       ->capture_default_str();
   app->add_flag("--closed-loop", s.closed_loop, "Turns of a session wait for the one before");
+  app->add_flag("--calibrate,!--no-calibrate", s.router.calibrate,
+                "Routers learn rates and capacities (default: on)");
   app->add_flag("--session-keys", s.session_keys, "Pass session_id to the router");
   app->add_option("--feedback-delay", s.feedback_delay_s, "Seconds")
       ->check(Number(0, 1e6))

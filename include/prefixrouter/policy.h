@@ -140,8 +140,8 @@ struct PolicyOptions {
   double block_credit = 1;
 };
 
-// The names that RouterOptions::policy takes. The last six are what other routers do
-// (docs/policy.md says which and compares them):
+// The names that RouterOptions::policy takes. The last five are what other routers do
+// (SimulatedPolicies() in simulator.h says which):
 //   prefix_cost      least predicted prefill work, with a weight on uncached tokens
 //   random           uniform
 //   round_robin      in the order of the slots

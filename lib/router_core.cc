@@ -347,7 +347,8 @@ PolicyInput RouterCore::MakeInput(const Query& query, Scratch& scratch) {
 
 double RouterCore::PredictedTtft(const Query& query, const PolicyInput& in, uint32_t slot) const {
   const uint64_t uncached = query.prompt_tokens - query.CachedTokens(in.cached_blocks[slot]);
-  return (static_cast<double>(in.pending_tokens[slot]) + static_cast<double>(uncached)) /
+  return (static_cast<double>(in.overhead_tokens) + static_cast<double>(in.pending_tokens[slot]) +
+          static_cast<double>(uncached)) /
          in.tokens_per_s[slot];
 }
 
@@ -504,7 +505,7 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   record.cached_tokens = decision.cached_tokens;
   record.kv_tokens = decision.prompt_tokens + request.expected_output_tokens;
   record.pinned = inserted.pinned;
-  load_.Reserve(record);
+  load_.Reserve(&record);
   *lease = leases_.Add(record);
   return decision;
 }

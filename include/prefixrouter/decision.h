@@ -26,7 +26,7 @@ const char* RuleName(Rule rule);  // "lowest_cost" and so on
 struct CostParts {
   double pending = 0;   // prefill work that is ahead of this request
   double uncached = 0;  // this prompt's uncached tokens, times the miss weight
-  double requests = 0;  // requests in flight
+  double requests = 0;  // what requests in flight and the engine's steps add to these two
   double pressure = 0;  // KV memory that is nearly full, as the engine reports it
   double total = 0;
 };

@@ -48,6 +48,9 @@ struct PolicyInput {
   const float* tokens_per_s = nullptr;
   // 1 / (tokens_per_s * weight): multiplying by it makes seconds of tokens.
   const float* seconds_per_token = nullptr;
+  // What a first token takes beside prefill (steps of the engine, the network), as tokens of
+  // prefill; learned from first tokens, 0 until then.
+  float overhead_tokens = 0;
   // Requests in flight: leases, plus what the engine reports beyond them.
   const float* requests = nullptr;
   // Of them, those that wait for their first token: leases, plus the queue that the engine reports

@@ -6,9 +6,26 @@
 namespace prefixrouter {
 namespace {
 
-constexpr double kDecay = 0.9;
-constexpr double kSlowest = 1e-6;  // units a second; far outside of what any instance does
-constexpr double kFastest = 1e9;
+// The model remembers about 200 requests, a factor about ten.
+constexpr double kModelDecay = 0.995;
+constexpr double kFactorDecay = 0.9;
+// Of the prior: as many samples as what it says weighs. The slope's is weak, so that a wrong rate
+// is corrected at once; the overhead's keeps it at 0 where prompts are too alike to tell.
+constexpr double kOverheadPrior = 1;
+constexpr double kSlopePrior = 0.001;
+// Times below this are taken as this long: errors are relative.
+constexpr double kShortest = 1e-6;
+// A sample counts as at most so many times what was expected: the wait for a slot in a full batch,
+// or a stalled engine, is not the fleet's speed.
+constexpr double kOutlier = 4;
+constexpr double kSlopeMin = 1e-6;
+constexpr double kSlopeMax = 1e6;
+constexpr double kLongest = 1e6;
+
+constexpr double kFactorMin = 1e-3;
+constexpr double kFactorMax = 1e3;
+constexpr int64_t kFadeAfterNanos = 10'000'000'000;
+constexpr double kFade = 0.97;  // a second
 
 constexpr double kScaleStep = 0.05;
 constexpr double kScaleMin = 1.0 / 64;
@@ -16,34 +33,53 @@ constexpr double kScaleMax = 64;
 
 }  // namespace
 
-PrefillRate::PrefillRate(double prior_tokens_per_s, double prior_seconds)
-    : prior_tokens_per_s_(prior_tokens_per_s),
-      tokens_(prior_tokens_per_s * prior_seconds),
-      seconds_(prior_seconds) {}
+void TtftModel::Add(double prefill_s, double ttft_s) {
+  const double x = std::clamp(prefill_s, 0.0, kLongest);
+  const double expected = std::max(Predict(x), kShortest);
+  const double y = std::clamp(ttft_s, 0.0, std::min(kOutlier * expected, kLongest));
+  const double weight = 1 / (expected * expected);
+  w_ = w_ * kModelDecay + weight;
+  wx_ = wx_ * kModelDecay + weight * x;
+  wxx_ = wxx_ * kModelDecay + weight * x * x;
+  wy_ = wy_ * kModelDecay + weight * y;
+  wxy_ = wxy_ * kModelDecay + weight * x * y;
 
-double PrefillRate::AddFirstToken(double uncached_tokens, int64_t started_nanos,
-                                  int64_t first_token_nanos) {
-  const int64_t from = std::max(started_nanos, previous_first_token_nanos_);
-  previous_first_token_nanos_ = std::max(previous_first_token_nanos_, first_token_nanos);
-  const double seconds = 1e-9 * static_cast<double>(std::max<int64_t>(first_token_nanos - from, 0));
-  AddSample(uncached_tokens, seconds);
-  return seconds;
+  // Minimises sum weight (overhead + slope x - y)^2 + prior.
+  const double a11 = w_ + kOverheadPrior * weight;
+  const double a22 = wxx_ + kSlopePrior;
+  const double determinant = a11 * a22 - wx_ * wx_;
+  const double b2 = wxy_ + kSlopePrior;
+  double overhead = (wy_ * a22 - b2 * wx_) / determinant;
+  double slope = (a11 * b2 - wx_ * wy_) / determinant;
+  if (!(overhead >= 0) || !(slope >= kSlopeMin)) {
+    // More work would take less time: there is no overhead to be told apart.
+    overhead = 0;
+    slope = b2 / a22;
+  }
+  overhead_s_ = overhead;
+  slope_ = std::clamp(slope, kSlopeMin, kSlopeMax);
 }
 
-void PrefillRate::AddSample(double uncached_tokens, double seconds) {
-  if (uncached_tokens <= 0) return;
-  tokens_ = tokens_ * kDecay + uncached_tokens;
-  seconds_ = seconds_ * kDecay + seconds;
-  // Within the range that options allow, whatever the clock said.
-  seconds_ = std::clamp(seconds_, tokens_ / kFastest, tokens_ / kSlowest);
+void SpeedFactor::Add(double modelled_s, double observed_s, int64_t now_nanos) {
+  observed_s_ = observed_s_ * kFactorDecay + std::clamp(observed_s, 0.0, kLongest);
+  modelled_s_ = modelled_s_ * kFactorDecay + std::clamp(modelled_s, kShortest, kLongest);
   ++samples_;
+  last_nanos_ = now_nanos;
 }
 
-double EffectiveRate(const PrefillRate& rate, double reference_tokens_per_s) {
-  if (!rate.learned()) return reference_tokens_per_s;
-  const double difference = std::log(rate.tokens_per_s() / reference_tokens_per_s);
+double SpeedFactor::factor() const {
+  if (!learned()) return 1;
+  const double ratio = std::clamp(observed_s_ / modelled_s_, kFactorMin, kFactorMax);
+  const double difference = std::log(ratio);
   const double trust = std::clamp((std::abs(difference) - 0.1) / (0.3 - 0.1), 0.0, 1.0);
-  return reference_tokens_per_s * std::exp(difference * trust);
+  return std::exp(difference * trust);
+}
+
+bool SpeedFactor::Fade(int64_t now_nanos) {
+  if (!learned() || now_nanos - last_nanos_ < kFadeAfterNanos) return false;
+  const double before = factor();
+  observed_s_ = modelled_s_ * std::pow(observed_s_ / modelled_s_, kFade);
+  return factor() != before;
 }
 
 bool CapacityScale::AddReport(double prompt_tokens, double predicted_cached_tokens,

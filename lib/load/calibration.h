@@ -1,16 +1,20 @@
-// Calibration: what finished requests teach about an instance.
+// Calibration: what finished requests teach about the fleet and about each instance.
 //
-// PrefillRate: tokens a second. An engine prefills one prompt after another (or several in one
-// step, which adds up to the same), so between two first tokens it has prefilled the later prompt:
+// TtftModel, of the fleet: how long a first token takes,
 //
-//     sample = (uncached tokens of the prompt,
-//               its first token - the later of its start and the instance's previous first token)
+//     time to first token = overhead + slope * (prefill ahead of it and its own, at the default
+//     rate)
 //
-// The rate is the ratio of the two sums, both decaying by a tenth a sample, so that about the last
-// ten prompts count, long ones more. The configured or default rate enters as half a second of
-// work. EffectiveRate is what decisions use: an instance that has shown little yet counts as fast
-// as the rest of the fleet, and differences that may be noise count as none. Otherwise the first
-// instance to be measured, or the luckiest one, would draw all the traffic of an idle fleet.
+// on an instance of the default rate; one that is configured to be twice as fast takes half of it.
+// It is found
+// by least squares over recent requests, of relative errors, with a weak prior of no overhead and
+// slope 1. Without the overhead a fleet that finds nearly all tokens cached would look slow: a
+// prompt of which 50 tokens are new still takes a step or two of its engine. An instance with short
+// prompts would look slower than one with long ones.
+//
+// SpeedFactor, of an instance: observed / modelled time of about its last ten requests. What is
+// used of it ignores differences that may be noise, and fades when nothing new is observed, so that
+// an instance that looked slow once is tried again.
 //
 // CapacityScale: true capacity / configured capacity. When the engine finds less of a prompt cached
 // than predicted, the router believes in blocks that are evicted already; when it finds more, the
@@ -23,34 +27,43 @@
 
 namespace prefixrouter {
 
-class PrefillRate {
+class TtftModel {
  public:
-  // What is assumed at first: tokens a second, > 0, and as how much observed work that counts. With
-  // 0 seconds the first sample replaces it.
-  explicit PrefillRate(double prior_tokens_per_s, double prior_seconds = 0);
+  // prefill_s: seconds of prefill that were assigned to the instance when the request was, its own
+  // included, at the default rate. ttft_s: what it took, times configured rate / default rate.
+  void Add(double prefill_s, double ttft_s);
 
-  // Returns the seconds of the sample.
-  double AddFirstToken(double uncached_tokens, int64_t started_nanos, int64_t first_token_nanos);
-  // A sample of another instance, for the rate of a whole fleet. No effect without tokens: a wait
-  // without prefill says nothing of the rate.
-  void AddSample(double uncached_tokens, double seconds);
-  double tokens_per_s() const { return seconds_ > 0 ? tokens_ / seconds_ : prior_tokens_per_s_; }
+  double overhead_s() const { return overhead_s_; }  // >= 0
+  double slope() const { return slope_; }            // 1e-6 to 1e6
+  double Predict(double prefill_s) const { return overhead_s_ + slope_ * prefill_s; }
+
+ private:
+  // Sums over samples of weight * (1, x, x^2, y, xy), decaying.
+  double w_ = 0, wx_ = 0, wxx_ = 0, wy_ = 0, wxy_ = 0;
+  double overhead_s_ = 0;
+  double slope_ = 1;
+};
+
+class SpeedFactor {
+ public:
+  void Add(double modelled_s, double observed_s, int64_t now_nanos);
   // At least kEnough samples: it no longer is what was configured.
   bool learned() const { return samples_ >= kEnough; }
+  // What times are multiplied by: 1 until it is learned, and where it differs by less than 10 %;
+  // above 30 % what was observed, in between a mixture.
+  double factor() const;
+  // Lets the factor fade towards 1 when nothing was added lately. To be called about once a second.
+  // True if it has changed.
+  bool Fade(int64_t now_nanos);
 
  private:
   static constexpr uint32_t kEnough = 8;
 
-  double prior_tokens_per_s_;
-  double tokens_;
-  double seconds_;
+  double observed_s_ = 0;
+  double modelled_s_ = 0;
   uint32_t samples_ = 0;
-  int64_t previous_first_token_nanos_ = INT64_MIN;
+  int64_t last_nanos_ = INT64_MIN;
 };
-
-// The rate to decide with. reference: the configured rate, corrected by what the fleet has shown.
-// Below 10 % of difference the reference, above 30 % the learned rate, in between a mixture.
-double EffectiveRate(const PrefillRate& rate, double reference_tokens_per_s);
 
 class CapacityScale {
  public:

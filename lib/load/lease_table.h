@@ -23,6 +23,7 @@ struct LeaseRecord {
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;  // predicted
   uint64_t kv_tokens = 0;      // reserved
+  double pending_tokens = 0;   // of the instance when the lease began, its own included
   bool first_token = false;    // its pending tokens are released
   PinnedPrefix pinned;
 

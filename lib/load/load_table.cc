@@ -13,8 +13,9 @@ constexpr int64_t kFadeSteps = 256;
 // Uncached tokens of a typical request, until requests have shown it.
 constexpr double kTypicalUncachedTokens = 1000;
 constexpr double kMeanDecay = 0.95;
-// The fleet's factor is passed on to all instances when it has moved by this share.
-constexpr double kFleetFactorStep = 0.02;
+// The model's slope is passed on to all instances when it has moved by this share.
+constexpr double kSlopeStep = 0.02;
+constexpr int64_t kFadeFactorsNanos = 1'000'000'000;
 
 }  // namespace
 
@@ -46,7 +47,6 @@ void LoadTable::Add(InstanceId id, const InstanceOptions& options) {
   Instance& instance = instances_[slot];
   instance = Instance();
   instance.options = options;
-  instance.rate = PrefillRate(ReferenceRate(options));
   ids_[slot] = id;
   weight_[slot] = static_cast<float>(options.weight);
   ++live_count_;
@@ -101,7 +101,8 @@ void LoadTable::Report(InstanceId id, const EngineLoad& load, int64_t now_nanos)
 
 // ---- Work --------------------------------------------------------------------------------------
 
-void LoadTable::Reserve(const LeaseRecord& lease) {
+void LoadTable::Reserve(LeaseRecord* record) {
+  const LeaseRecord& lease = *record;
   const uint32_t slot = lease.instance.slot();
   Instance& instance = instances_[slot];
   ++instance.requests_in_flight;
@@ -111,6 +112,7 @@ void LoadTable::Reserve(const LeaseRecord& lease) {
   instance.kv_tokens += static_cast<int64_t>(lease.kv_tokens);
   UpdateRequests(slot);
   UpdatePending(slot);
+  record->pending_tokens = pending_[slot];
 }
 
 void LoadTable::FirstToken(const LeaseRecord& lease, int64_t now_nanos) {
@@ -122,14 +124,18 @@ void LoadTable::FirstToken(const LeaseRecord& lease, int64_t now_nanos) {
   UpdateRequests(slot);
   UpdatePending(slot);
   if (calibrate_) {
-    const double tokens = static_cast<double>(lease.uncached_tokens());
-    const double seconds = instance.rate.AddFirstToken(tokens, lease.started_nanos, now_nanos);
-    fleet_factor_.AddSample(tokens / ConfiguredRate(instance.options), seconds);
-    UpdateRate(slot);
-    const double moved = fleet_factor_.tokens_per_s() / fleet_factor_in_use_;
-    if (moved < 1 - kFleetFactorStep || moved > 1 + kFleetFactorStep) {
-      fleet_factor_in_use_ = fleet_factor_.tokens_per_s();
-      for (uint32_t other = 0; other < instances_.size(); ++other) UpdateRate(other);
+    // The model is of an instance of the default rate.
+    const double relative_rate = ConfiguredRate(instance.options) / default_rate_;
+    const double prefill_s = lease.pending_tokens / default_rate_;
+    const double ttft_s = 1e-9 * static_cast<double>(now_nanos - lease.started_nanos);
+    instance.speed.Add(model_.Predict(prefill_s) / relative_rate, ttft_s, now_nanos);
+    model_.Add(prefill_s, ttft_s * relative_rate);
+    const double moved = model_.slope() / slope_in_use_;
+    if (moved < 1 - kSlopeStep || moved > 1 + kSlopeStep) {
+      slope_in_use_ = model_.slope();
+      UpdateRates();
+    } else {
+      UpdateRate(slot);
     }
   }
 }
@@ -198,9 +204,21 @@ void LoadTable::UpdatePending(uint32_t slot) {
 
 void LoadTable::UpdateRate(uint32_t slot) {
   const Instance& instance = instances_[slot];
-  const double rate = EffectiveRate(instance.rate, ReferenceRate(instance.options));
+  const double factor = calibrate_ ? slope_in_use_ * instance.speed.factor() : 1;
+  const double rate = std::clamp(ConfiguredRate(instance.options) / factor, 1e-6, 1e9);
   tokens_per_s_[slot] = static_cast<float>(rate);
   seconds_per_token_[slot] = static_cast<float>(1 / (rate * weight_[slot]));
+}
+
+void LoadTable::UpdateRates() {
+  for (uint32_t slot = 0; slot < instances_.size(); ++slot) UpdateRate(slot);
+}
+
+void LoadTable::FadeFactors(int64_t now_nanos) {
+  next_factor_fade_nanos_ = now_nanos + kFadeFactorsNanos;
+  for (uint32_t slot = 0; slot < instances_.size(); ++slot) {
+    if (instances_[slot].speed.Fade(now_nanos)) UpdateRate(slot);
+  }
 }
 
 // ---- Time --------------------------------------------------------------------------------------
@@ -223,6 +241,7 @@ void LoadTable::Refresh(int64_t now_nanos) {
     any_report_ = false;
     for (uint32_t slot = 0; slot < instances_.size(); ++slot) FadeReport(slot, now_nanos);
   }
+  if (now_nanos >= next_factor_fade_nanos_) FadeFactors(now_nanos);
   if (fluid_nanos_ == INT64_MIN) fluid_nanos_ = now_nanos;
   if (now_nanos - fluid_nanos_ >= kFluidStepNanos) DrainFluid(now_nanos);
 }
@@ -283,6 +302,7 @@ void LoadTable::FillInput(PolicyInput* in) const {
   in->kv_usage = kv_usage_.data();
   in->any_report = any_report_;
   in->weight = weight_.data();
+  in->overhead_tokens = static_cast<float>(overhead_tokens());
   const double waiting = static_cast<double>(requests_waiting_) + external_waiting_ +
                          fluid_total_ / mean_uncached_tokens_;
   in->mean_waiting = static_cast<float>(waiting / std::max<uint32_t>(ready_count_, 1));
@@ -303,7 +323,7 @@ InstanceStats LoadTable::Stats(uint32_t slot, int64_t now_nanos) const {
   stats.capacity_blocks = instance.options.capacity_blocks;
   stats.capacity_scale = instance.capacity.scale();
   stats.prefill_tokens_per_s = tokens_per_s_[slot];
-  stats.prefill_rate_learned = instance.rate.learned();
+  stats.prefill_rate_learned = instance.speed.learned();
   if (instance.reported) {
     stats.report_age_s = 1e-9 * static_cast<double>(now_nanos - instance.report_nanos);
   }

@@ -50,7 +50,8 @@ class LoadTable {
 
   // ---- Work -----------------------------------------------------------------------------------
 
-  void Reserve(const LeaseRecord& lease);
+  // Sets the lease's pending_tokens.
+  void Reserve(LeaseRecord* lease);
   // Releases the pending tokens, and learns the prefill rate.
   void FirstToken(const LeaseRecord& lease, int64_t now_nanos);
   void Release(const LeaseRecord& lease);
@@ -71,6 +72,8 @@ class LoadTable {
   uint32_t ready_count() const { return ready_count_; }
   bool Ready(uint32_t slot) const { return eligible_[slot] != 0; }
   bool StaleReport(uint32_t slot, int64_t now_nanos) const;
+  // What a first token takes beside prefill, in tokens of prefill.
+  double overhead_tokens() const { return model_.overhead_s() * default_rate_ / slope_in_use_; }
   // Capacity in blocks, as learned.
   uint64_t CapacityBlocks(InstanceId id) const;
 
@@ -97,7 +100,7 @@ class LoadTable {
     double faded_waiting = 0;  // what of it counts now
     double reported_kv_usage = 0;
     int64_t report_nanos = 0;  // when the figures were true
-    PrefillRate rate{1};
+    SpeedFactor speed;
     CapacityScale capacity;
     uint64_t requests = 0;
     uint64_t prompt_tokens = 0;
@@ -109,10 +112,8 @@ class LoadTable {
   void UpdatePending(uint32_t slot);
   void UpdateRate(uint32_t slot);
   double ConfiguredRate(const InstanceOptions& options) const;
-  // What is to be expected of an instance that has shown nothing yet.
-  double ReferenceRate(const InstanceOptions& options) const {
-    return ConfiguredRate(options) * fleet_factor_in_use_;
-  }
+  void UpdateRates();
+  void FadeFactors(int64_t now_nanos);
   void FadeReport(uint32_t slot, int64_t now_nanos);
   void DrainFluid(int64_t now_nanos);
 
@@ -137,10 +138,8 @@ class LoadTable {
   std::vector<float> kv_usage_;
   std::vector<float> weight_;
 
-  // Of all instances' first tokens, in units of the rate that each was configured with: how far
-  // configured rates are from the truth. And its value when it had last moved enough.
-  PrefillRate fleet_factor_{1, 0.5};
-  double fleet_factor_in_use_ = 1;
+  TtftModel model_;
+  double slope_in_use_ = 1;  // the model's when it had last moved enough
   uint32_t live_count_ = 0;
   uint32_t ready_count_ = 0;
   int64_t requests_waiting_ = 0;  // leases of all instances before their first token
@@ -151,6 +150,7 @@ class LoadTable {
   bool any_report_ = false;  // one that still counts
   int64_t next_fade_nanos_ = INT64_MIN;
   int64_t next_state_end_nanos_ = INT64_MAX;
+  int64_t next_factor_fade_nanos_ = INT64_MIN;
 };
 
 }  // namespace prefixrouter

@@ -1,21 +1,31 @@
-// prefix_cost, the default policy: the least predicted prefill work until this prompt's first
-// token, with a weight on tokens that have to be computed anew.
+// prefix_cost, the default policy: the least predicted work until this prompt's first token, with a
+// weight on tokens that have to be computed anew, and dearer where many requests share the
+// instance.
 //
-//   cost = (pending + w * uncached + kRequestTokens * requests + pressure) / (rate * weight)
+//   work  = overhead + pending + w * uncached + kRequestTokens * requests + pressure
+//   cost  = work * sqrt(1 + kInFlight * requests + kWaiting * waiting) / (rate * weight)
 //
 // in seconds, where
+//   overhead  what a first token takes beside prefill, learned
 //   pending   prefill tokens that are ahead of this prompt on the instance
 //   uncached  prompt tokens that the instance does not hold
-//   w         the miss weight, 1.5 to 4: a queued token only delays this request, an uncached one
+//   w         the miss weight, 1.3 to 3.8: a queued token only delays this request, an uncached one
 //             also costs the requests behind it and pushes other prefixes out of the cache. It
-//             grows with the queue, 1.5 + min(2.5, 0.5 * mean requests that wait for their first
+//             grows with the queue, 1.3 + min(2.5, 0.5 * mean requests that wait for their first
 //             token): a high one throws work onto hot spots of a large idle fleet, a low one loses
-//             reuse under load (docs/design.md has the comparison).
-//   requests  in flight: decoding takes a little of each prefill step
+//             reuse under load
+//   requests  in flight, and waiting for their first token: what is put on an instance delays all
+//   of
+//             them. The root is between no such factor (a popular prefix stays on few instances
+//             until their batches are full) and the whole product, "multiplicative" (long prompts
+//             wait behind short ones)
 //   pressure  an instance whose KV memory is nearly full must evict or wait before it can start,
 //             and what it holds of this prompt may be gone by then: from 90 % use on, up to twice
 //             the cost of computing the whole prompt
+//
+// docs/policy.md has the evidence.
 #include <algorithm>
+#include <cmath>
 
 #include "lib/base/vector.h"
 #include "lib/policy/builtin.h"
@@ -24,20 +34,29 @@ namespace prefixrouter {
 namespace {
 
 constexpr float kRequestTokens = 16;
+constexpr float kInFlight = 0.3f;
+constexpr float kWaiting = 2;
 constexpr float kPressureStart = 0.9f;
 constexpr float kPressureFactor = 2 / (1 - kPressureStart);
 // A saving of two blocks, 128 tokens at most (about 10 ms), is no reason to prefer an instance.
 constexpr float kTieBlocks = 2;
 constexpr float kTieTokensMax = 128;
 
+// What shares the instance makes work there dearer.
+inline float Crowd(float requests, float waiting) {
+  return std::sqrt(1 + kInFlight * requests + kWaiting * waiting);
+}
+
 PREFIX_ROUTER_VECTOR void ScoreWork(const PolicyInput& in, float miss_weight, float* cost) {
   const size_t size = in.size;
   const uint32_t* const cached_blocks = in.cached_blocks;
   const float* const pending_tokens = in.pending_tokens;
   const float* const requests = in.requests;
+  const float* const waiting = in.waiting;
   const float* const seconds_per_token = in.seconds_per_token;
   const float tokens_per_block = in.tokens_per_block;
   const float prompt_tokens = in.prompt_tokens;
+  const float overhead_tokens = in.overhead_tokens;
 #pragma omp simd
   for (size_t i = 0; i < size; ++i) {
     // Signed, because vector instructions convert only signed integers. Counts are below 2^24.
@@ -45,14 +64,16 @@ PREFIX_ROUTER_VECTOR void ScoreWork(const PolicyInput& in, float miss_weight, fl
         static_cast<float>(static_cast<int32_t>(cached_blocks[i])) * tokens_per_block;
     const float missing = prompt_tokens - cached;
     const float uncached = missing > 0 ? missing : 0;
-    const float work = pending_tokens[i] + miss_weight * uncached + kRequestTokens * requests[i];
-    cost[i] = work * seconds_per_token[i];
+    const float work =
+        overhead_tokens + pending_tokens[i] + miss_weight * uncached + kRequestTokens * requests[i];
+    cost[i] = work * Crowd(requests[i], waiting[i]) * seconds_per_token[i];
   }
 }
 
 float Pressure(const PolicyInput& in, size_t i, float miss_weight) {
   const float above = std::max(in.kv_usage[i] - kPressureStart, 0.0f);
-  return above * kPressureFactor * miss_weight * in.prompt_tokens * in.seconds_per_token[i];
+  return above * kPressureFactor * miss_weight * in.prompt_tokens *
+         Crowd(in.requests[i], in.waiting[i]) * in.seconds_per_token[i];
 }
 
 class PrefixCost final : public Policy {
@@ -76,14 +97,14 @@ class PrefixCost final : public Policy {
     CostParts parts;
     parts.pending = in.pending_tokens[i] * second;
     parts.uncached = miss_weight * (in.prompt_tokens - in.cached_tokens(i)) * second;
-    parts.requests = kRequestTokens * in.requests[i] * second;
     parts.pressure = Pressure(in, i, miss_weight);
     parts.total = cost;
+    parts.requests = std::max(cost - parts.pending - parts.uncached - parts.pressure, 0.0);
     return parts;
   }
 
   float MissWeight(const PolicyInput& in) const override {
-    return 1.5f + std::min(2.5f, 0.5f * in.mean_waiting);
+    return 1.3f + std::min(2.5f, 0.5f * in.mean_waiting);
   }
 };
 

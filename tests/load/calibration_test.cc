@@ -1,60 +1,112 @@
-// Calibration: rates and capacities converge to the truth, from either side, and stay in range.
+// Calibration: models, factors and capacities converge to the truth, from either side, and stay in
+// range.
 #include "lib/load/calibration.h"
 
+#include <cmath>
+#include <iterator>
 #include <random>
 
 #include "tests/catch.h"
 
 namespace prefixrouter {
+namespace {
 
-TEST_CASE("prefill rate is learned from first tokens of queued prompts") {
-  for (const double truth : {500.0, 12000.0, 90000.0}) {
-    PrefillRate rate(10000);
-    REQUIRE(rate.tokens_per_s() == Approx(10000));
-    REQUIRE_FALSE(rate.learned());
+constexpr int64_t kSecond = 1'000'000'000;
+
+}  // namespace
+
+TEST_CASE("overhead and slope are told apart where prompts differ in length") {
+  struct Truth {
+    double overhead_s, slope;
+  };
+  for (const Truth truth : {Truth{0, 1}, {0.02, 0.5}, {0.3, 8}, {0.015, 0.1}}) {
+    CAPTURE(truth.overhead_s, truth.slope);
+    TtftModel model;
     std::mt19937_64 random(1);
-    double busy_until_s = 0, now_s = 0;
-    for (int i = 0; i < 60; ++i) {
-      const double tokens = 200 + static_cast<double>(random() % 8000);
-      const double started_s = now_s;
-      busy_until_s = std::max(busy_until_s, started_s) + tokens / truth;
-      rate.AddFirstToken(tokens, static_cast<int64_t>(started_s * 1e9),
-                         static_cast<int64_t>(busy_until_s * 1e9));
-      now_s += static_cast<double>(random() % 1000) / 1000 * 8000 / truth;  // queues and pauses
+    const auto uniform = [&] { return static_cast<double>(random() % 1000) / 1000; };
+    for (int i = 0; i < 3000; ++i) {
+      const double x = uniform() < 0.5 ? 0.005 * uniform() : uniform();
+      model.Add(x, (truth.overhead_s + truth.slope * x) * (0.8 + 0.4 * uniform()));
     }
-    REQUIRE(rate.learned());
-    REQUIRE(rate.tokens_per_s() == Approx(truth).epsilon(0.02));
+    REQUIRE(model.overhead_s() == Approx(truth.overhead_s).epsilon(0.3).margin(0.002));
+    REQUIRE(model.slope() == Approx(truth.slope).epsilon(0.15));
   }
 }
 
-TEST_CASE("prefill rate stays within its range whatever the clock says") {
-  PrefillRate rate(10000);
-  for (int i = 0; i < 500; ++i) rate.AddFirstToken(8000, 1000, 1000);  // at once
-  REQUIRE(rate.tokens_per_s() <= 1.001e9);
-  for (int i = 0; i < 500; ++i)
-    rate.AddFirstToken(1, i * 2'000'000'000'000, (i * 2 + 1) * 1'000'000'000'000);
-  REQUIRE(rate.tokens_per_s() >= 0.999e-6);
-  for (int i = 0; i < 500; ++i) rate.AddFirstToken(8000, 5, 1);  // the first token before the start
-  REQUIRE(rate.tokens_per_s() > 0);
-  PrefillRate idle(10000);
-  for (int i = 0; i < 100; ++i) idle.AddFirstToken(0, 0, 1'000'000'000);  // all cached
-  REQUIRE(idle.tokens_per_s() == Approx(10000));
+TEST_CASE("prompts that are all alike teach the slope, at once") {
+  TtftModel model;
+  for (int i = 0; i < 12; ++i) model.Add(0.4, 1);
+  REQUIRE(model.Predict(0.4) == Approx(1).epsilon(0.02));
+  REQUIRE(model.slope() == Approx(2.5).epsilon(0.05));
 }
 
-TEST_CASE("decisions use the reference until a rate is learned, and where it differs little") {
-  PrefillRate rate(10000);
-  REQUIRE(EffectiveRate(rate, 5000) == 5000);
-  const auto learned = [](double tokens_per_s) {
-    PrefillRate known(tokens_per_s);
-    for (int i = 0; i < 20; ++i) known.AddSample(tokens_per_s, 1);
-    return known;
+TEST_CASE("a model that is far off gets there in spite of the bound on outliers") {
+  for (const double slope : {0.01, 300.0}) {
+    TtftModel model;
+    std::mt19937_64 random(2);
+    for (int i = 0; i < 1000; ++i) {
+      const double x = 0.01 + static_cast<double>(random() % 1000) / 1000;
+      model.Add(x, slope * x);
+    }
+    REQUIRE(model.slope() == Approx(slope).epsilon(0.05));
+  }
+  // And a stall of a minute now and then changes little.
+  TtftModel model;
+  for (int i = 0; i < 1000; ++i) model.Add(0.1 + 0.001 * (i % 100), i % 50 == 0 ? 60 : 0.1);
+  REQUIRE(model.Predict(0.15) < 0.15);
+}
+
+TEST_CASE("the model stays in range whatever the clock says") {
+  TtftModel model;
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 20000; ++i) {
+    const auto odd = [&] {
+      constexpr double kOdd[] = {0, -1, 1e-12, 1e-3, 1, 1e9, 1e300};
+      return kOdd[random() % std::size(kOdd)];
+    };
+    model.Add(odd(), odd());
+    REQUIRE(model.overhead_s() >= 0);
+    REQUIRE(model.slope() >= 1e-6);
+    REQUIRE(model.slope() <= 1e6);
+    REQUIRE(std::isfinite(model.overhead_s()));
+  }
+}
+
+TEST_CASE("a speed factor is 1 until it is learned, and where it differs little") {
+  const auto learned = [](double factor) {
+    SpeedFactor speed;
+    for (int i = 0; i < 20; ++i) speed.Add(1, factor, kSecond);
+    return speed;
   };
-  REQUIRE(EffectiveRate(learned(10500), 10000) == Approx(10000));
-  REQUIRE(EffectiveRate(learned(9500), 10000) == Approx(10000));
-  REQUIRE(EffectiveRate(learned(12000), 10000) > 10200);
-  REQUIRE(EffectiveRate(learned(12000), 10000) < 12000);
-  REQUIRE(EffectiveRate(learned(40000), 10000) == Approx(40000));
-  REQUIRE(EffectiveRate(learned(2500), 10000) == Approx(2500));
+  SpeedFactor speed;
+  for (int i = 0; i < 7; ++i) speed.Add(1, 5, kSecond);
+  REQUIRE_FALSE(speed.learned());
+  REQUIRE(speed.factor() == 1);
+  speed.Add(1, 5, kSecond);
+  REQUIRE(speed.learned());
+  REQUIRE(speed.factor() == Approx(5));
+  REQUIRE(learned(1.05).factor() == Approx(1));
+  REQUIRE(learned(0.95).factor() == Approx(1));
+  REQUIRE(learned(1.2).factor() > 1.02);
+  REQUIRE(learned(1.2).factor() < 1.2);
+  REQUIRE(learned(4).factor() == Approx(4));
+  REQUIRE(learned(0.25).factor() == Approx(0.25));
+  REQUIRE(learned(0).factor() > 0);
+  REQUIRE(learned(1e300).factor() <= 1000);
+}
+
+TEST_CASE("a speed factor fades when nothing new is seen, so that the instance is tried again") {
+  SpeedFactor speed;
+  for (int i = 0; i < 20; ++i) speed.Add(1, 4, kSecond);
+  REQUIRE_FALSE(speed.Fade(9 * kSecond));
+  REQUIRE(speed.factor() == Approx(4));
+  int64_t now = 12 * kSecond;
+  REQUIRE(speed.Fade(now));
+  REQUIRE(speed.factor() < 4);
+  for (int i = 0; i < 120; ++i) speed.Fade(now += kSecond);
+  REQUIRE(speed.factor() == Approx(1));
+  for (int i = 0; i < 20; ++i) speed.Add(1, 4, now);
+  REQUIRE(speed.factor() == Approx(4).epsilon(0.1));
 }
 
 TEST_CASE("capacity scale settles where over- and under-prediction are equally frequent") {

@@ -43,7 +43,7 @@ LeaseRecord MakeLease(uint64_t prompt_tokens, uint64_t cached_tokens) {
 TEST_CASE("a lease counts its uncached tokens until the first token, and itself until it ends") {
   LoadTable table = MakeTable();
   LeaseRecord lease = MakeLease(500, 200);
-  table.Reserve(lease);
+  table.Reserve(&lease);
   REQUIRE(Input(table).requests[0] == 1);
   REQUIRE(Input(table).pending_tokens[0] == 300);
   REQUIRE(Input(table).kv_tokens[0] == 500);
@@ -74,7 +74,8 @@ TEST_CASE("fluid work drains at the prefill rate, however often time is looked a
 
 TEST_CASE("a report adds what exceeds the router's own counts, and fades") {
   LoadTable table = MakeTable();
-  table.Reserve(MakeLease(100, 0));
+  LeaseRecord lease = MakeLease(100, 0);
+  table.Reserve(&lease);
   EngineLoad load;
   load.running_requests = 3;
   load.waiting_requests = 2;
@@ -100,7 +101,8 @@ TEST_CASE("a report adds what exceeds the router's own counts, and fades") {
 
 TEST_CASE("a report below the router's own counts takes nothing away") {
   LoadTable table = MakeTable();
-  table.Reserve(MakeLease(100, 0));
+  LeaseRecord lease = MakeLease(100, 0);
+  table.Reserve(&lease);
   EngineLoad load;
   load.running_requests = load.waiting_requests = 0;
   table.Report(kFirst, load, 0);
@@ -125,7 +127,8 @@ TEST_CASE("a state ends by itself, at its time and not before") {
 
 TEST_CASE("a slot that is used again starts with no load") {
   LoadTable table = MakeTable();
-  table.Reserve(MakeLease(100, 0));
+  LeaseRecord lease = MakeLease(100, 0);
+  table.Reserve(&lease);
   table.AddFluid(kFirst, 50);
   EngineLoad load;
   load.waiting_requests = 9;
@@ -149,7 +152,7 @@ TEST_CASE("the rate that is learned is the one that policies see") {
   for (int i = 1; i <= 50; ++i) {
     LeaseRecord lease = MakeLease(4000, 0);
     lease.started_nanos = i * kSecond;
-    table.Reserve(lease);
+    table.Reserve(&lease);
     table.FirstToken(lease, (i + 1) * kSecond);
     lease.first_token = true;
     table.Release(lease);

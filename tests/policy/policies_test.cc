@@ -96,16 +96,29 @@ TEST_CASE("prefix_cost weighs cached tokens against queued ones") {
   Fleet fleet(2);
   fleet.cached[0] = 50;  // 800 of 1,000 tokens
   REQUIRE(fleet.Choose(*policy).slot == 0);
-  fleet.pending[0] = 1100;  // 800 saved tokens count 1.5 times as much as queued ones
+  fleet.pending[0] = 950;  // 800 saved tokens count 1.3 times as much as queued ones
   REQUIRE(fleet.Choose(*policy).slot == 0);
-  fleet.pending[0] = 1300;
+  fleet.pending[0] = 1200;
   REQUIRE(fleet.Choose(*policy).slot == 1);
   PolicyInput busy = fleet.Input();
   busy.mean_waiting = 2;  // the weight grows with the queue
-  REQUIRE(policy->MissWeight(busy) == Approx(2.5));
+  REQUIRE(policy->MissWeight(busy) == Approx(2.3));
   REQUIRE(fleet.Choose(*policy, busy).slot == 0);
   busy.mean_waiting = 1e6;
-  REQUIRE(policy->MissWeight(busy) == Approx(4));
+  REQUIRE(policy->MissWeight(busy) == Approx(3.8));
+}
+
+TEST_CASE("prefix_cost leaves a popular prefix's instance when its batch fills up") {
+  auto policy = MakePrefixCost();
+  Fleet fleet(2);
+  fleet.cached[0] = 50;  // 800 of 1,000 tokens
+  fleet.requests = {20, 10};
+  REQUIRE(fleet.Choose(*policy).slot == 0);
+  fleet.requests = {200, 10};
+  REQUIRE(fleet.Choose(*policy).slot == 1);
+  fleet.requests = {20, 10};
+  fleet.waiting[0] = 60;  // of small prompts, whose pending tokens do not count for much
+  REQUIRE(fleet.Choose(*policy).slot == 1);
 }
 
 TEST_CASE("prefix_cost knows fast, slow and weighted instances") {

@@ -2,11 +2,10 @@
 #include "prefixrouter/prefix_router.h"
 
 #include <chrono>
-#include <exception>
-#include <new>
 #include <random>
 #include <type_traits>
 
+#include "lib/base/exceptions.h"
 #include "lib/options.h"
 #include "lib/router_core.h"
 
@@ -32,12 +31,8 @@ template <typename Call>
 std::invoke_result_t<Call> Guard(Call call) noexcept {
   try {
     return call();
-  } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "out of memory");
-  } catch (const std::exception& e) {
-    return Status(StatusCode::kInternal, e.what());
   } catch (...) {
-    return Status(StatusCode::kInternal, "unknown exception");
+    return CurrentExceptionStatus();
   }
 }
 
@@ -67,6 +62,9 @@ Status PrefixRouter::RemoveInstance(InstanceId id) {
 }
 Result<InstanceId> PrefixRouter::FindInstance(std::string_view name, uint32_t rank) const {
   return Guard([&]() -> Result<InstanceId> { return core_->FindInstance(name, rank); });
+}
+Result<std::string> PrefixRouter::InstanceName(InstanceId id) const {
+  return Guard([&] { return core_->InstanceName(id); });
 }
 Status PrefixRouter::SetInstanceState(InstanceId id, InstanceState state, double for_s) {
   return Guard([&] { return core_->SetInstanceState(id, state, for_s); });

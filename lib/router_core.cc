@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lib/base/exceptions.h"
 #include "lib/options.h"
 #include "lib/policy/builtin.h"
 
@@ -184,6 +185,12 @@ Result<InstanceId> RouterCore::FindInstance(std::string_view name, uint32_t rank
   if (found != names_.end()) return found->second;
   return Status(StatusCode::kNotFound,
                 "no instance \"" + std::string(name) + "\" of rank " + std::to_string(rank));
+}
+
+Result<std::string> RouterCore::InstanceName(InstanceId id) const {
+  MutexLock lock(mutex_);
+  if (!load_.Live(id)) return NotFound(id);
+  return std::string(load_.name(id));
 }
 
 Status RouterCore::SetInstanceState(InstanceId id, InstanceState state, double for_s) {
@@ -373,8 +380,7 @@ Status RouterCore::ScoreWithoutLock(const Query& query, Scratch& scratch) {
     try {
       policy_->Score(snapshot.input, snapshot.costs.data());
     } catch (...) {
-      status = Status(StatusCode::kInternal,
-                      std::string("policy ") + policy_->name() + " has thrown an exception");
+      status = CurrentExceptionStatus(std::string("policy ") + policy_->name() + " failed: ");
     }
   }
   if (!status.ok()) return status;

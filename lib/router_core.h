@@ -43,6 +43,7 @@ class RouterCore {
   Result<InstanceId> AddInstance(const InstanceOptions& options);
   Status RemoveInstance(InstanceId id);
   Result<InstanceId> FindInstance(std::string_view name, uint32_t rank) const;
+  Result<std::string> InstanceName(InstanceId id) const;
   Status SetInstanceState(InstanceId id, InstanceState state, double for_s);
   Status ReportLoad(InstanceId id, const EngineLoad& load);
   // The router is gone; leases that outlive it find nothing any more.

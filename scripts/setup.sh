@@ -16,6 +16,7 @@ packages=(
   libbenchmark-dev                          # the benchmarks
   libcli11-dev nlohmann-json3-dev zlib1g-dev  # the replay tool
   python3                                   # checks of the replay tool's JSON
+  abigail-tools doxygen                     # ABI of the C library, reference of the API
 )
 # From the Python package index, into build/venv. The tests use the standard library alone.
 python_packages=()

@@ -15,7 +15,9 @@
 //
 // The router calls a custom policy on the thread that called Route, Acquire or Score, with no lock
 // held, on a copy of the state; several threads may be in it at once. A cost of NaN counts as
-// +infinity, and candidates of infinite cost are taken only when there is no other.
+// +infinity, and candidates of infinite cost are taken only when there is no other. When Score
+// throws, the call fails and nothing has changed: kResourceExhausted for std::bad_alloc,
+// kInvalidArgument for std::invalid_argument, kInternal otherwise, with the exception's text.
 #ifndef PREFIXROUTER_POLICY_H_
 #define PREFIXROUTER_POLICY_H_
 

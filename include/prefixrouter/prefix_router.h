@@ -25,6 +25,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "prefixrouter/block_hasher.h"
@@ -60,6 +61,9 @@ class PrefixRouter {
 
   // The live instance of this name and rank. kNotFound: there is none.
   Result<InstanceId> FindInstance(std::string_view name, uint32_t rank = 0) const;
+
+  // The name of a live instance. kNotFound: no such instance.
+  Result<std::string> InstanceName(InstanceId id) const;
 
   // Load and cached blocks stay whatever the state. With for_s > 0 the instance is ready again by
   // itself after that time: a mark of overload or failure carries its own end. kNotFound: no such

@@ -1,0 +1,127 @@
+// What every function of the C library does at the boundary between C and C++: it lets no exception
+// out, leaves a text for prefix_router_last_error, and reads and writes structs whose size the
+// caller tells.
+#ifndef PREFIXROUTER_CAPI_BOUNDARY_H_
+#define PREFIXROUTER_CAPI_BOUNDARY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "prefixrouter/status.h"
+
+namespace prefixrouter::capi {
+
+// ---- Failures -----------------------------------------------------------------------------------
+
+// Both keep the text for the calling thread, and answer the code. REQUIRES: not OK.
+int32_t Fail(StatusCode code, std::string_view message) noexcept;
+inline int32_t Fail(const Status& status) noexcept { return Fail(status.code(), status.message()); }
+// "`name` is NULL".
+int32_t FailNull(const char* name);
+// For use inside a catch (...).
+int32_t FailWithException() noexcept;
+
+const char* LastError() noexcept;
+
+// Runs `call`, which answers a status; what it throws becomes one.
+template <typename Call>
+int32_t Guard(Call call) noexcept {
+  try {
+    return call();
+  } catch (...) {
+    return FailWithException();
+  }
+}
+
+// ---- Structs ------------------------------------------------------------------------------------
+
+// Bytes of T in the first ABI of this major number. A struct that has grown since then says here
+// where it ended: it may come as short as that.
+template <typename T>
+inline constexpr size_t kFirstSize = sizeof(T);
+
+// No struct is larger; a larger size is one that was never set.
+inline constexpr size_t kLargestStruct = 65536;
+
+// OK if `struct_size` can be the size of a struct that the caller calls `name`.
+int32_t CheckStructSize(size_t struct_size, size_t first_size, const char* name);
+// OK if the bytes of a caller's struct past those that the library knows are 0.
+int32_t CheckTail(const void* data, size_t known_size, size_t struct_size, const char* name);
+
+// A struct of options that the caller passed: its own memory when the sizes agree, else a copy in
+// which what the caller does not know is 0.
+template <typename T>
+class Input {
+ public:
+  // `name` is that of the parameter.
+  int32_t Read(const T* in, const char* name) {
+    if (in == nullptr) return FailNull(name);
+    view_ = in;
+    if (in->struct_size == sizeof(T)) return 0;
+    if (int32_t status = CheckStructSize(in->struct_size, kFirstSize<T>, name); status != 0) {
+      return status;
+    }
+    if (in->struct_size > sizeof(T)) return CheckTail(in, sizeof(T), in->struct_size, name);
+    std::memset(&copy_, 0, sizeof(T));
+    std::memcpy(&copy_, in, in->struct_size);
+    view_ = &copy_;
+    return 0;
+  }
+  // REQUIRES: Read answered OK.
+  const T& operator*() const { return *view_; }
+
+ private:
+  const T* view_;
+  T copy_;
+};
+
+// OK if a result can be written to `out`.
+template <typename T>
+int32_t CheckOutput(const T* out, const char* name) {
+  if (out == nullptr) return FailNull(name);
+  if (out->struct_size == sizeof(T)) return 0;
+  return CheckStructSize(out->struct_size, kFirstSize<T>, name);
+}
+
+// Fills a caller's struct of `struct_size` bytes: with what it has room for, the rest with 0.
+// REQUIRES: CheckOutput answered OK.
+template <typename T>
+void WriteOutput(const T& value, void* out, size_t struct_size) {
+  const size_t known = struct_size < sizeof(T) ? struct_size : sizeof(T);
+  std::memcpy(out, &value, known);
+  std::memset(static_cast<char*>(out) + known, 0, struct_size - known);
+  std::memcpy(out, &struct_size, sizeof struct_size);
+}
+template <typename T>
+void WriteOutput(const T& value, T* out) {
+  if (const size_t struct_size = out->struct_size; struct_size != sizeof(T)) {
+    WriteOutput(value, out, struct_size);
+    return;
+  }
+  *out = value;
+  out->struct_size = sizeof(T);
+}
+
+// ---- Strings and lists --------------------------------------------------------------------------
+
+// A string that the caller passed as pointer and size. Not valid when the pointer is NULL and the
+// size is not 0; `name` is that of the pointer.
+int32_t FailString(size_t size, const char* name);
+inline int32_t ReadString(const char* data, size_t size, const char* name, std::string_view* out) {
+  if (size == 0) return 0;  // *out is empty
+  if (data == nullptr) return FailString(size, name);
+  *out = {data, size == SIZE_MAX ? std::strlen(data) : size};
+  return 0;
+}
+
+// OK if (list, capacity, count) can take a list; *count becomes 0. `name` is that of the list.
+int32_t CheckList(const void* list, size_t capacity, size_t* count, const char* name);
+// Sets *count; OK if that many elements fit.
+int32_t CheckCapacity(size_t needed, size_t capacity, size_t* count);
+
+}  // namespace prefixrouter::capi
+
+#endif  // PREFIXROUTER_CAPI_BOUNDARY_H_

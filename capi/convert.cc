@@ -1,0 +1,330 @@
+#include "capi/convert.h"
+
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "capi/boundary.h"
+#include "capi/prefix_router.h"
+
+namespace prefixrouter::capi {
+namespace {
+
+// Arrays of these are passed on as they are.
+static_assert(sizeof(MultimodalItem) == sizeof(prefix_router_multimodal_item) &&
+              offsetof(MultimodalItem, offset) == offsetof(prefix_router_multimodal_item, offset) &&
+              offsetof(MultimodalItem, content_hash) ==
+                  offsetof(prefix_router_multimodal_item, content_hash));
+static_assert(sizeof(InstanceId) == sizeof(uint64_t) && std::is_standard_layout_v<InstanceId>);
+
+int32_t Invalid(const std::string& message) { return Fail(StatusCode::kInvalidArgument, message); }
+
+// 0 means that the member keeps its default.
+template <typename To, typename From>
+void SetUnlessZero(To* member, From value) {
+  if (value != 0) *member = static_cast<To>(value);
+}
+
+int32_t CheckFlag(int32_t value, const char* name) {
+  if (value == 0 || value == 1) return 0;
+  return Invalid(std::string(name) + " must be 0 or 1, got " + std::to_string(value));
+}
+
+// Members and bits that later versions may use.
+int32_t CheckUnused(uint32_t value, const char* name) {
+  if (value == 0) return 0;
+  return Fail(
+      StatusCode::kUnimplemented,
+      std::string(name) + " has bits that this library does not know: " + std::to_string(value));
+}
+
+}  // namespace
+
+// ---- Reading ------------------------------------------------------------------------------------
+
+int32_t ReadOptions(const prefix_router_options* in, RouterOptions* out) {
+  Input<prefix_router_options> input;
+  if (int32_t status = input.Read(in, "options"); status != 0) return status;
+  const prefix_router_options& c = *input;
+  if (int32_t status = CheckFlag(c.has_key_seed, "has_key_seed"); status != 0) return status;
+  if (int32_t status = CheckFlag(c.has_random_seed, "has_random_seed"); status != 0) return status;
+  if (int32_t status = CheckFlag(c.disable_calibration, "disable_calibration"); status != 0) {
+    return status;
+  }
+  std::string_view policy;
+  if (int32_t status = ReadString(c.policy, c.policy_size, "policy", &policy); status != 0) {
+    return status;
+  }
+  if (c.policy_callback != nullptr) {
+    if (!(c.policy_tie_tolerance >= 0)) {
+      return Invalid("policy_tie_tolerance must be 0 or more, got " +
+                     std::to_string(c.policy_tie_tolerance));
+    }
+    out->policy = policy.empty() ? "custom" : policy;
+    out->custom_policy = std::make_shared<CallbackPolicy>(out->policy, c);
+  } else if (!policy.empty()) {
+    out->policy = policy;
+  }
+
+  SetUnlessZero(&out->block_size, c.block_size);
+  SetUnlessZero(&out->text_block_bytes, c.text_block_bytes);
+  SetUnlessZero(&out->text_bytes_per_token, c.text_bytes_per_token);
+  if (c.has_key_seed != 0) out->key_seed = c.key_seed;
+  if (c.has_random_seed != 0) out->random_seed = c.random_seed;
+  out->calibrate = c.disable_calibration == 0;
+  SetUnlessZero(&out->predicted_ttl_s, c.predicted_ttl_s);
+  SetUnlessZero(&out->confirm_window_s, c.confirm_window_s);
+  SetUnlessZero(&out->default_prefill_tokens_per_s, c.default_prefill_tokens_per_s);
+  SetUnlessZero(&out->report_max_age_s, c.report_max_age_s);
+  SetUnlessZero(&out->lease_ttl_s, c.lease_ttl_s);
+  SetUnlessZero(&out->session_ttl_s, c.session_ttl_s);
+  SetUnlessZero(&out->session_slack_s, c.session_slack_s);
+  if (c.session_slack_s == PREFIX_ROUTER_NO_SLACK) out->session_slack_s = 0;
+  SetUnlessZero(&out->index_budget_bytes, c.index_budget_bytes);
+  SetUnlessZero(&out->max_prompt_tokens, c.max_prompt_tokens);
+  SetUnlessZero(&out->max_instances, c.max_instances);
+  SetUnlessZero(&out->max_sessions, c.max_sessions);
+  if (c.max_sessions == PREFIX_ROUTER_NO_SESSIONS) out->max_sessions = 0;
+  if (c.clock_callback != nullptr) {
+    out->clock = std::make_shared<CallbackClock>(c);
+  }
+  return 0;
+}
+
+int32_t ReadInstanceOptions(const prefix_router_instance_options* in, InstanceOptions* out) {
+  Input<prefix_router_instance_options> input;
+  if (int32_t status = input.Read(in, "options"); status != 0) return status;
+  const prefix_router_instance_options& c = *input;
+  std::string_view name;
+  if (int32_t status = ReadString(c.name, c.name_size, "name", &name); status != 0) return status;
+  out->name = name;
+  out->rank = c.rank;
+  SetUnlessZero(&out->capacity_blocks, c.capacity_blocks);
+  SetUnlessZero(&out->prefill_tokens_per_s, c.prefill_tokens_per_s);
+  SetUnlessZero(&out->weight, c.weight);
+  return 0;
+}
+
+int32_t ReadEngineLoad(const prefix_router_engine_load* in, EngineLoad* out) {
+  Input<prefix_router_engine_load> input;
+  if (int32_t status = input.Read(in, "load"); status != 0) return status;
+  const prefix_router_engine_load& c = *input;
+  constexpr uint32_t kKnown = PREFIX_ROUTER_REPORTS_RUNNING | PREFIX_ROUTER_REPORTS_WAITING |
+                              PREFIX_ROUTER_REPORTS_KV_USAGE;
+  if (int32_t status = CheckUnused(c.reported & ~kKnown, "reported"); status != 0) return status;
+  if (int32_t status = CheckUnused(c.reserved, "reserved"); status != 0) return status;
+  const auto read_count = [](int64_t value, const char* name, int64_t* member) {
+    if (value < 0)
+      return Invalid(std::string(name) + " must be 0 or more, got " + std::to_string(value));
+    *member = value;
+    return 0;
+  };
+  if ((c.reported & PREFIX_ROUTER_REPORTS_RUNNING) != 0) {
+    const int32_t status =
+        read_count(c.running_requests, "running_requests", &out->running_requests);
+    if (status != 0) return status;
+  }
+  if ((c.reported & PREFIX_ROUTER_REPORTS_WAITING) != 0) {
+    const int32_t status =
+        read_count(c.waiting_requests, "waiting_requests", &out->waiting_requests);
+    if (status != 0) return status;
+  }
+  if ((c.reported & PREFIX_ROUTER_REPORTS_KV_USAGE) != 0) {
+    if (c.kv_usage < 0) {
+      return Invalid("kv_usage must be 0 to 1, got " + std::to_string(c.kv_usage));
+    }
+    out->kv_usage = c.kv_usage;
+  }
+  out->age_s = c.age_s;
+  return 0;
+}
+
+int32_t ReadFinishInfo(const prefix_router_finish_info* in, FinishInfo* out) {
+  Input<prefix_router_finish_info> input;
+  if (int32_t status = input.Read(in, "info"); status != 0) return status;
+  const prefix_router_finish_info& c = *input;
+  constexpr uint32_t kKnown =
+      PREFIX_ROUTER_REPORTS_OUTPUT_TOKENS | PREFIX_ROUTER_REPORTS_CACHED_TOKENS;
+  if (int32_t status = CheckUnused(c.reported & ~kKnown, "reported"); status != 0) return status;
+  if (int32_t status = CheckUnused(c.reserved, "reserved"); status != 0) return status;
+  const auto read_count = [](uint64_t value, const char* name, int64_t* member) {
+    if (value > INT64_MAX)
+      return Invalid(std::string(name) + " must be less than 2^63, got " + std::to_string(value));
+    *member = static_cast<int64_t>(value);
+    return 0;
+  };
+  if ((c.reported & PREFIX_ROUTER_REPORTS_OUTPUT_TOKENS) != 0) {
+    const int32_t status = read_count(c.output_tokens, "output_tokens", &out->output_tokens);
+    if (status != 0) return status;
+  }
+  if ((c.reported & PREFIX_ROUTER_REPORTS_CACHED_TOKENS) != 0) {
+    return read_count(c.engine_cached_tokens, "engine_cached_tokens", &out->engine_cached_tokens);
+  }
+  return 0;
+}
+
+int32_t ReadRequest(const prefix_router_request* in, Request* out) {
+  Input<prefix_router_request> input;
+  if (int32_t status = input.Read(in, "request"); status != 0) return status;
+  const prefix_router_request& c = *input;
+  if (int32_t status = CheckUnused(c.reserved, "reserved"); status != 0) return status;
+  out->form = static_cast<PromptForm>(c.form);
+  out->tokens = {c.tokens, c.token_count};
+  out->block_keys = {c.block_keys, c.block_key_count};
+  out->prompt_tokens = c.prompt_tokens;
+  out->multimodal = {reinterpret_cast<const MultimodalItem*>(c.multimodal), c.multimodal_count};
+  out->allowed = {reinterpret_cast<const InstanceId*>(c.allowed), c.allowed_count};
+  out->expected_output_tokens = c.expected_output_tokens;
+  out->priority = c.priority;
+  out->max_ttft_s = c.max_ttft_s;
+
+  KeySpace& space = out->key_space;
+  int32_t status = ReadString(c.text, c.text_size, "text", &out->text);
+  if (status == 0) status = ReadString(c.model, c.model_size, "model", &space.model);
+  if (status == 0) status = ReadString(c.adapter, c.adapter_size, "adapter", &space.adapter);
+  if (status == 0) status = ReadString(c.salt, c.salt_size, "salt", &space.salt);
+  if (status == 0) {
+    status = ReadString(c.session_key, c.session_key_size, "session_key", &out->session_key);
+  }
+  return status;
+}
+
+// ---- Writing ------------------------------------------------------------------------------------
+
+prefix_router_options ToC(const RouterOptions& o) {
+  prefix_router_options c = {};
+  c.struct_size = sizeof c;
+  c.block_size = o.block_size;
+  c.text_block_bytes = o.text_block_bytes;
+  c.text_bytes_per_token = o.text_bytes_per_token;
+  c.policy = o.policy.c_str();
+  c.policy_size = o.policy.size();
+  // Routers of the C library have no other policies and clocks than these.
+  if (const auto* policy = static_cast<const CallbackPolicy*>(o.custom_policy.get())) {
+    c.policy_callback = policy->callback();
+    c.policy_user_data = policy->user_data();
+    c.policy_tie_tolerance = policy->tie_tolerance();
+  }
+  c.has_key_seed = 1;
+  c.key_seed = *o.key_seed;
+  c.has_random_seed = 1;
+  c.random_seed = *o.random_seed;
+  c.disable_calibration = o.calibrate ? 0 : 1;
+  c.predicted_ttl_s = o.predicted_ttl_s;
+  c.confirm_window_s = o.confirm_window_s;
+  c.default_prefill_tokens_per_s = o.default_prefill_tokens_per_s;
+  c.report_max_age_s = o.report_max_age_s;
+  c.lease_ttl_s = o.lease_ttl_s;
+  c.session_ttl_s = o.session_ttl_s;
+  c.session_slack_s = o.session_slack_s == 0 ? PREFIX_ROUTER_NO_SLACK : o.session_slack_s;
+  c.index_budget_bytes = o.index_budget_bytes;
+  c.max_prompt_tokens = o.max_prompt_tokens;
+  c.max_instances = o.max_instances;
+  c.max_sessions = o.max_sessions == 0 ? PREFIX_ROUTER_NO_SESSIONS : o.max_sessions;
+  if (const auto* clock = dynamic_cast<const CallbackClock*>(o.clock.get())) {
+    c.clock_callback = clock->callback();
+    c.clock_user_data = clock->user_data();
+  }
+  return c;
+}
+
+prefix_router_decision ToC(const Decision& d) {
+  prefix_router_decision c;
+  c.struct_size = sizeof c;
+  c.instance = d.instance.value;
+  c.prompt_tokens = d.prompt_tokens;
+  c.cached_tokens = d.cached_tokens;
+  c.best_cached_tokens = d.best_cached_tokens;
+  c.predicted_ttft_s = d.predicted_ttft_s;
+  c.cost_pending = d.cost.pending;
+  c.cost_uncached = d.cost.uncached;
+  c.cost_requests = d.cost.requests;
+  c.cost_pressure = d.cost.pressure;
+  c.cost_total = d.cost.total;
+  c.miss_weight = d.miss_weight;
+  c.runner_up = d.runner_up.value;
+  c.runner_up_cost = d.runner_up_cost;
+  c.rule = static_cast<int32_t>(d.rule);
+  c.candidates = d.candidates;
+  c.stale_report = d.stale_report ? 1 : 0;
+  c.reserved = 0;
+  return c;
+}
+
+prefix_router_score_row ToC(const ScoreRow& r) {
+  prefix_router_score_row c;
+  c.struct_size = sizeof c;
+  c.instance = r.instance.value;
+  c.eligible = r.eligible ? 1 : 0;
+  c.stale_report = r.stale_report ? 1 : 0;
+  c.cached_tokens = r.cached_tokens;
+  c.predicted_ttft_s = r.predicted_ttft_s;
+  c.cost_pending = r.cost.pending;
+  c.cost_uncached = r.cost.uncached;
+  c.cost_requests = r.cost.requests;
+  c.cost_pressure = r.cost.pressure;
+  c.cost_total = r.cost.total;
+  c.requests_in_flight = r.requests_in_flight;
+  c.pending_tokens = r.pending_tokens;
+  return c;
+}
+
+prefix_router_stats ToC(const RouterStats& s) {
+  const auto decided_by = [&s](Rule rule) { return s.decisions_by_rule[static_cast<int>(rule)]; };
+  prefix_router_stats c;
+  c.struct_size = sizeof c;
+  c.requests = s.requests;
+  c.rejected = s.rejected;
+  c.prompt_tokens = s.prompt_tokens;
+  c.cached_tokens = s.cached_tokens;
+  c.decided_by_lowest_cost = decided_by(Rule::kLowestCost);
+  c.decided_by_near_tie = decided_by(Rule::kNearTie);
+  c.decided_by_only_candidate = decided_by(Rule::kOnlyCandidate);
+  c.decided_by_session = decided_by(Rule::kSession);
+  c.leases_finished = s.leases_finished;
+  c.leases_cancelled = s.leases_cancelled;
+  c.leases_expired = s.leases_expired;
+  c.output_tokens = s.output_tokens;
+  c.reported_requests = s.reported_requests;
+  c.reported_cached_tokens = s.reported_cached_tokens;
+  c.predicted_cached_tokens = s.predicted_cached_tokens;
+  c.over_predicted_tokens = s.over_predicted_tokens;
+  c.under_predicted_tokens = s.under_predicted_tokens;
+  c.index_bytes = s.index_bytes;
+  c.index_budget_bytes = s.index_budget_bytes;
+  c.index_runs = s.index_runs;
+  c.index_blocks = s.index_blocks;
+  c.blocks_held = s.blocks_held;
+  c.blocks_evicted = s.blocks_evicted;
+  c.blocks_evicted_by_budget = s.blocks_evicted_by_budget;
+  c.blocks_not_remembered = s.blocks_not_remembered;
+  c.leases_active = s.leases_active;
+  c.sessions = s.sessions;
+  return c;
+}
+
+prefix_router_instance_stats ToC(const InstanceStats& s) {
+  prefix_router_instance_stats c;
+  c.struct_size = sizeof c;
+  c.instance = s.id.value;
+  c.rank = s.rank;
+  c.state = static_cast<int32_t>(s.state);
+  c.requests_in_flight = s.requests_in_flight;
+  c.requests_waiting = s.requests_waiting;
+  c.pending_tokens = s.pending_tokens;
+  c.kv_tokens = s.kv_tokens;
+  c.fluid_tokens = s.fluid_tokens;
+  c.blocks_held = s.blocks_held;
+  c.capacity_blocks = s.capacity_blocks;
+  c.capacity_scale = s.capacity_scale;
+  c.prefill_tokens_per_s = s.prefill_tokens_per_s;
+  c.report_age_s = s.report_age_s;
+  c.requests = s.requests;
+  c.prompt_tokens = s.prompt_tokens;
+  c.cached_tokens = s.cached_tokens;
+  c.prefill_rate_learned = s.prefill_rate_learned ? 1 : 0;
+  c.reserved = 0;
+  return c;
+}
+
+}  // namespace prefixrouter::capi

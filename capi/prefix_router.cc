@@ -1,0 +1,341 @@
+// The functions of the C library: each checks its arguments, converts them, and calls PrefixRouter.
+// All arguments are checked before anything is done, so that a failure changes nothing.
+#include "capi/prefix_router.h"
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "capi/boundary.h"
+#include "capi/convert.h"
+#include "lib/options.h"
+#include "prefixrouter/prefix_router.h"
+
+using namespace prefixrouter;
+using namespace prefixrouter::capi;
+
+struct prefix_router {
+  std::unique_ptr<PrefixRouter> cpp;
+};
+
+namespace {
+
+// For lists of structs: the caller's first element tells the size of all.
+template <typename Row>
+int32_t CheckRows(const Row* rows, size_t capacity, size_t* count) {
+  if (int32_t status = CheckList(rows, capacity, count, "rows"); status != 0) return status;
+  return capacity == 0 ? 0 : CheckOutput(rows, "rows[0]");
+}
+
+// REQUIRES: they fit.
+template <typename Row, typename Cpp>
+void WriteRows(const std::vector<Cpp>& values, Row* rows) {
+  if (values.empty()) return;
+  const size_t stride = rows->struct_size;
+  char* out = reinterpret_cast<char*>(rows);
+  for (const Cpp& value : values) {
+    WriteOutput(ToC(value), out, stride);
+    out += stride;
+  }
+}
+
+int32_t FailLease(uint64_t lease, const char* why) {
+  return Fail(StatusCode::kNotFound, "lease " + std::to_string(lease) + " " + why);
+}
+constexpr char kEnded[] = "has ended, or never was";
+
+}  // namespace
+
+// ---- Creating a router --------------------------------------------------------------------------
+
+int32_t prefix_router_create(const prefix_router_options* options, prefix_router** router) {
+  return Guard([&] {
+    if (router == nullptr) return FailNull("router");
+    *router = nullptr;
+    RouterOptions cpp_options;
+    if (options != nullptr) {
+      if (int32_t status = ReadOptions(options, &cpp_options); status != 0) return status;
+    }
+    auto handle = std::make_unique<prefix_router>();
+    auto created = PrefixRouter::Create(cpp_options);
+    if (!created.ok()) return Fail(created.status());
+    handle->cpp = *std::move(created);
+    *router = handle.release();
+    return 0;
+  });
+}
+
+void prefix_router_destroy(prefix_router* router) { delete router; }
+
+int32_t prefix_router_get_options(const prefix_router* router, prefix_router_options* options) {
+  return Guard([&] {
+    if (router == nullptr) return FailNull("router");
+    if (int32_t status = CheckOutput(options, "options"); status != 0) return status;
+    WriteOutput(ToC(router->cpp->options()), options);
+    return 0;
+  });
+}
+
+// ---- Instances ----------------------------------------------------------------------------------
+
+int32_t prefix_router_add_instance(prefix_router* router,
+                                   const prefix_router_instance_options* options,
+                                   uint64_t* instance) {
+  return Guard([&] {
+    if (instance == nullptr) return FailNull("instance");
+    *instance = 0;
+    if (router == nullptr) return FailNull("router");
+    InstanceOptions cpp_options;
+    if (int32_t status = ReadInstanceOptions(options, &cpp_options); status != 0) return status;
+    const Result<InstanceId> added = router->cpp->AddInstance(cpp_options);
+    if (!added.ok()) return Fail(added.status());
+    *instance = added->value;
+    return 0;
+  });
+}
+
+int32_t prefix_router_remove_instance(prefix_router* router, uint64_t instance) {
+  return Guard([&] {
+    if (router == nullptr) return FailNull("router");
+    const Status status = router->cpp->RemoveInstance({instance});
+    return status.ok() ? 0 : Fail(status);
+  });
+}
+
+int32_t prefix_router_find_instance(const prefix_router* router, const char* name, size_t name_size,
+                                    uint32_t rank, uint64_t* instance) {
+  return Guard([&] {
+    if (instance == nullptr) return FailNull("instance");
+    *instance = 0;
+    if (router == nullptr) return FailNull("router");
+    std::string_view text;
+    if (int32_t status = ReadString(name, name_size, "name", &text); status != 0) return status;
+    const Result<InstanceId> found = router->cpp->FindInstance(text, rank);
+    if (!found.ok()) return Fail(found.status());
+    *instance = found->value;
+    return 0;
+  });
+}
+
+int32_t prefix_router_get_instance_name(const prefix_router* router, uint64_t instance,
+                                        char* buffer, size_t capacity, size_t* size) {
+  return Guard([&] {
+    if (size == nullptr) return FailNull("size");
+    *size = 0;
+    if (router == nullptr) return FailNull("router");
+    size_t needed;
+    if (int32_t status = CheckList(buffer, capacity, &needed, "buffer"); status != 0) return status;
+    const Result<std::string> name = router->cpp->InstanceName({instance});
+    if (!name.ok()) return Fail(name.status());
+    *size = name->size();
+    if (int32_t status = CheckCapacity(name->size() + 1, capacity, &needed); status != 0) {
+      return status;
+    }
+    std::memcpy(buffer, name->c_str(), needed);
+    return 0;
+  });
+}
+
+int32_t prefix_router_set_instance_state(prefix_router* router, uint64_t instance, int32_t state,
+                                         double for_s) {
+  return Guard([&] {
+    if (router == nullptr) return FailNull("router");
+    const Status status =
+        router->cpp->SetInstanceState({instance}, static_cast<InstanceState>(state), for_s);
+    return status.ok() ? 0 : Fail(status);
+  });
+}
+
+int32_t prefix_router_report_load(prefix_router* router, uint64_t instance,
+                                  const prefix_router_engine_load* load) {
+  return Guard([&] {
+    if (router == nullptr) return FailNull("router");
+    EngineLoad cpp_load;
+    if (int32_t status = ReadEngineLoad(load, &cpp_load); status != 0) return status;
+    const Status status = router->cpp->ReportLoad({instance}, cpp_load);
+    return status.ok() ? 0 : Fail(status);
+  });
+}
+
+// ---- Requests -----------------------------------------------------------------------------------
+
+int32_t prefix_router_route(prefix_router* router, const uint32_t* tokens, size_t token_count,
+                            uint64_t* instance) {
+  return Guard([&] {
+    if (instance == nullptr) return FailNull("instance");
+    *instance = 0;
+    if (router == nullptr) return FailNull("router");
+    const Result<InstanceId> chosen = router->cpp->Route(Span<const uint32_t>(tokens, token_count));
+    if (!chosen.ok()) return Fail(chosen.status());
+    *instance = chosen->value;
+    return 0;
+  });
+}
+
+int32_t prefix_router_route_request(prefix_router* router, const prefix_router_request* request,
+                                    prefix_router_decision* decision) {
+  return Guard([&] {
+    if (router == nullptr) return FailNull("router");
+    if (int32_t status = CheckOutput(decision, "decision"); status != 0) return status;
+    Request cpp_request;
+    if (int32_t status = ReadRequest(request, &cpp_request); status != 0) return status;
+    const Result<Decision> decided = router->cpp->Route(cpp_request);
+    if (!decided.ok()) return Fail(decided.status());
+    WriteOutput(ToC(*decided), decision);
+    return 0;
+  });
+}
+
+// ---- Leases -------------------------------------------------------------------------------------
+
+int32_t prefix_router_acquire(prefix_router* router, const prefix_router_request* request,
+                              prefix_router_decision* decision, uint64_t* lease) {
+  return Guard([&] {
+    if (lease == nullptr) return FailNull("lease");
+    *lease = 0;
+    if (router == nullptr) return FailNull("router");
+    if (int32_t status = CheckOutput(decision, "decision"); status != 0) return status;
+    Request cpp_request;
+    if (int32_t status = ReadRequest(request, &cpp_request); status != 0) return status;
+    Result<Lease> acquired = router->cpp->Acquire(cpp_request);
+    if (!acquired.ok()) return Fail(acquired.status());
+    WriteOutput(ToC(acquired->decision()), decision);
+    *lease = acquired->Release().value;
+    return 0;
+  });
+}
+
+int32_t prefix_router_first_token(prefix_router* router, uint64_t lease) {
+  return Guard([&] {
+    if (router == nullptr) return FailNull("router");
+    if (router->cpp->FirstToken({lease})) return 0;
+    return FailLease(lease, "has ended, never was, or was told its first token already");
+  });
+}
+
+int32_t prefix_router_finish(prefix_router* router, uint64_t lease,
+                             const prefix_router_finish_info* info) {
+  return Guard([&] {
+    if (router == nullptr) return FailNull("router");
+    FinishInfo cpp_info;
+    if (info != nullptr) {
+      if (int32_t status = ReadFinishInfo(info, &cpp_info); status != 0) return status;
+    }
+    return router->cpp->Finish({lease}, cpp_info) ? 0 : FailLease(lease, kEnded);
+  });
+}
+
+int32_t prefix_router_cancel(prefix_router* router, uint64_t lease) {
+  return Guard([&] {
+    if (router == nullptr) return FailNull("router");
+    return router->cpp->Cancel({lease}) ? 0 : FailLease(lease, kEnded);
+  });
+}
+
+// ---- Looking into it ----------------------------------------------------------------------------
+
+int32_t prefix_router_score(const prefix_router* router, const prefix_router_request* request,
+                            prefix_router_score_table* table, prefix_router_score_row* rows,
+                            size_t capacity, size_t* count) {
+  return Guard([&] {
+    if (int32_t status = CheckRows(rows, capacity, count); status != 0) return status;
+    if (router == nullptr) return FailNull("router");
+    if (table != nullptr) {
+      if (int32_t status = CheckOutput(table, "table"); status != 0) return status;
+    }
+    Request cpp_request;
+    if (int32_t status = ReadRequest(request, &cpp_request); status != 0) return status;
+    const Result<ScoreTable> scored = router->cpp->Score(cpp_request);
+    if (!scored.ok()) return Fail(scored.status());
+    if (int32_t status = CheckCapacity(scored->rows.size(), capacity, count); status != 0) {
+      return status;
+    }
+    WriteRows(scored->rows, rows);
+    if (table != nullptr) {
+      WriteOutput(prefix_router_score_table{sizeof(prefix_router_score_table),
+                                            scored->prompt_tokens, scored->miss_weight},
+                  table);
+    }
+    return 0;
+  });
+}
+
+int32_t prefix_router_get_stats(const prefix_router* router, prefix_router_stats* stats,
+                                prefix_router_instance_stats* rows, size_t capacity,
+                                size_t* count) {
+  return Guard([&] {
+    const bool rows_wanted = rows != nullptr || capacity != 0 || count != nullptr;
+    if (rows_wanted) {
+      if (int32_t status = CheckRows(rows, capacity, count); status != 0) return status;
+    }
+    if (router == nullptr) return FailNull("router");
+    if (stats != nullptr) {
+      if (int32_t status = CheckOutput(stats, "stats"); status != 0) return status;
+    }
+    const RouterStats cpp_stats = router->cpp->Stats();
+    if (rows_wanted) {
+      const int32_t status = CheckCapacity(cpp_stats.instances.size(), capacity, count);
+      if (status != 0) return status;
+      WriteRows(cpp_stats.instances, rows);
+    }
+    if (stats != nullptr) WriteOutput(ToC(cpp_stats), stats);
+    return 0;
+  });
+}
+
+int32_t prefix_router_block_keys(const prefix_router* router, const prefix_router_request* request,
+                                 uint64_t* keys, size_t capacity, size_t* count) {
+  return Guard([&] {
+    if (int32_t status = CheckList(keys, capacity, count, "keys"); status != 0) return status;
+    if (router == nullptr) return FailNull("router");
+    Request r;
+    if (int32_t status = ReadRequest(request, &r); status != 0) return status;
+    if (const Status check = CheckRequest(r, router->cpp->options()); !check.ok()) {
+      return Fail(check);
+    }
+    if (r.form == PromptForm::kBlockKeys) {
+      return Fail(StatusCode::kInvalidArgument, "form must be tokens or text, got block_keys");
+    }
+    const BlockHasher& hasher = router->cpp->hasher();
+    const bool text = r.form == PromptForm::kText;
+    const size_t needed =
+        text ? hasher.TextBlockCount(r.text.size()) : hasher.BlockCount(r.tokens.size());
+    if (int32_t status = CheckCapacity(needed, capacity, count); status != 0) return status;
+    if (text) {
+      hasher.TextBlockKeys(r.key_space, r.text, r.multimodal, {keys, needed});
+    } else {
+      hasher.TokenBlockKeys(r.key_space, r.tokens, r.multimodal, {keys, needed});
+    }
+    return 0;
+  });
+}
+
+// ---- Names and versions -------------------------------------------------------------------------
+
+const char* prefix_router_last_error(void) { return LastError(); }
+
+const char* prefix_router_status_name(int32_t status) {
+  return StatusCodeName(static_cast<StatusCode>(status));
+}
+
+const char* prefix_router_rule_name(int32_t rule) { return RuleName(static_cast<Rule>(rule)); }
+
+const char* prefix_router_policy_name(size_t index) {
+  try {
+    static const std::vector<std::string> names = PolicyNames();
+    return index < names.size() ? names[index].c_str() : nullptr;
+  } catch (...) {
+    FailWithException();
+    return nullptr;
+  }
+}
+
+const char* prefix_router_version(void) { return PREFIX_ROUTER_VERSION_STRING; }
+
+uint32_t prefix_router_abi_version(void) {
+  return uint32_t{PREFIX_ROUTER_ABI_MAJOR} << 16 | PREFIX_ROUTER_ABI_MINOR;
+}
+
+uint32_t prefix_router_key_format(void) { return kKeyFormat; }

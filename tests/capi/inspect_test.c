@@ -1,0 +1,172 @@
+// Looking into a router: score tables, statistics, block keys, and the buffers they go to.
+#include <math.h>
+#include <string.h>
+
+#include "check.h"
+
+enum { kTokens = 64 };
+
+static void score_table(void) {
+  uint64_t ids[3];
+  uint32_t tokens[kTokens];
+  size_t count = 0, i;
+  prefix_router* router = make_router(3, ids, NULL);
+  prefix_router_request request = token_request(tokens, kTokens);
+  prefix_router_decision decision = empty_decision();
+  prefix_router_score_table table;
+  prefix_router_score_row rows[4];
+  fill_tokens(tokens, kTokens, 1);
+  CHECK_OK(prefix_router_route_request(router, &request, &decision));
+  CHECK_OK(prefix_router_set_instance_state(router, ids[2], PREFIX_ROUTER_DOWN, 0));
+  table.struct_size = sizeof table;
+  rows[0].struct_size = sizeof rows[0];
+  CHECK_OK(prefix_router_score(router, &request, &table, rows, 4, &count));
+  CHECK(table.prompt_tokens == kTokens && table.miss_weight >= 1);
+  CHECK(count == 3);
+  for (i = 0; i < count; ++i) {
+    const uint64_t expected = ids[i] == decision.instance ? kTokens : 0;
+    CHECK(rows[i].struct_size == sizeof rows[i]);
+    CHECK(rows[i].instance == ids[i]);
+    CHECK(rows[i].cached_tokens == expected);
+    CHECK(rows[i].eligible == (i == 2 ? 0 : 1));
+    CHECK(isinf(rows[i].cost_total) == (i == 2));
+    CHECK(rows[i].stale_report == 0 && rows[i].requests_in_flight == 0);
+  }
+  CHECK_OK(prefix_router_score(router, &request, NULL, rows, 3, &count));
+  CHECK(requests_routed(router) == 1);
+  prefix_router_destroy(router);
+}
+
+static void score_buffers(void) {
+  uint64_t ids[3];
+  uint32_t tokens[kTokens] = {0};
+  size_t count = 0;
+  prefix_router* router = make_router(3, ids, NULL);
+  prefix_router_request request = token_request(tokens, kTokens);
+  prefix_router_score_table table;
+  prefix_router_score_row rows[3];
+  memset(rows, 0, sizeof rows);
+  rows[0].struct_size = sizeof rows[0];
+  table.struct_size = sizeof table;
+  table.prompt_tokens = 77;
+  CHECK_FAILS(prefix_router_score(router, &request, &table, rows, 2, &count),
+              PREFIX_ROUTER_OUT_OF_RANGE, "capacity is 2, and 3 are needed");
+  CHECK(count == 3 && rows[0].instance == 0 && table.prompt_tokens == 77);
+  CHECK_FAILS(prefix_router_score(router, &request, NULL, NULL, 0, &count),
+              PREFIX_ROUTER_OUT_OF_RANGE, "capacity is 0, and 3 are needed");
+  CHECK(count == 3);
+  CHECK_FAILS(prefix_router_score(router, &request, NULL, NULL, 3, &count),
+              PREFIX_ROUTER_INVALID_ARGUMENT, "rows is NULL with a capacity of 3");
+  CHECK(count == 0);
+  CHECK_FAILS(prefix_router_score(router, &request, NULL, rows, 3, NULL),
+              PREFIX_ROUTER_INVALID_ARGUMENT, "count is NULL");
+  CHECK_FAILS(prefix_router_score(NULL, &request, NULL, rows, 3, &count),
+              PREFIX_ROUTER_INVALID_ARGUMENT, "router is NULL");
+  prefix_router_destroy(router);
+
+  router = make_router(0, NULL, NULL);  // none are needed
+  CHECK_OK(prefix_router_score(router, &request, &table, NULL, 0, &count));
+  CHECK(count == 0 && table.prompt_tokens == kTokens);
+  prefix_router_destroy(router);
+}
+
+static void statistics(void) {
+  uint64_t ids[2], chosen;
+  uint32_t tokens[kTokens];
+  size_t count = 0;
+  prefix_router* router = make_router(2, ids, NULL);
+  prefix_router_stats stats;
+  prefix_router_instance_stats rows[2];
+  fill_tokens(tokens, kTokens, 1);
+  CHECK_OK(prefix_router_route(router, tokens, kTokens, &chosen));
+  CHECK_OK(prefix_router_route(router, tokens, kTokens, &chosen));
+  stats.struct_size = sizeof stats;
+  rows[0].struct_size = sizeof rows[0];
+  CHECK_OK(prefix_router_get_stats(router, &stats, rows, 2, &count));
+  CHECK(stats.struct_size == sizeof stats && count == 2);
+  CHECK(stats.requests == 2 && stats.rejected == 0);
+  CHECK(stats.prompt_tokens == 2 * kTokens && stats.cached_tokens == kTokens);
+  CHECK(stats.decided_by_lowest_cost + stats.decided_by_near_tie == 2);
+  CHECK(stats.decided_by_only_candidate == 0 && stats.decided_by_session == 0);
+  CHECK(stats.index_budget_bytes == 1u << 30);
+  CHECK(stats.index_bytes > 0 && stats.index_runs == 1);
+  CHECK(stats.index_blocks == kTokens / 16 && stats.blocks_held == kTokens / 16);
+  CHECK(stats.blocks_evicted == 0 && stats.leases_active == 0 && stats.sessions == 0);
+  CHECK(rows[0].instance == ids[0] && rows[1].instance == ids[1]);
+  CHECK(rows[1].struct_size == sizeof rows[1]);
+  CHECK(rows[0].requests + rows[1].requests == 2);
+  CHECK(rows[0].blocks_held + rows[1].blocks_held == kTokens / 16);
+  CHECK(rows[0].capacity_scale == 1 && rows[0].reserved == 0);
+  prefix_router_destroy(router);
+}
+
+static void statistics_buffers(void) {
+  uint64_t ids[2];
+  size_t count = 9;
+  prefix_router* router = make_router(2, ids, NULL);
+  prefix_router_stats stats;
+  prefix_router_instance_stats row;
+  stats.struct_size = sizeof stats;
+  stats.requests = 77;
+  row.struct_size = sizeof row;
+  CHECK_OK(prefix_router_get_stats(router, NULL, NULL, 0, NULL));
+  CHECK_FAILS(prefix_router_get_stats(router, &stats, &row, 1, &count), PREFIX_ROUTER_OUT_OF_RANGE,
+              "capacity is 1, and 2 are needed");
+  CHECK(count == 2 && stats.requests == 77);
+  CHECK_FAILS(prefix_router_get_stats(router, NULL, NULL, 0, &count), PREFIX_ROUTER_OUT_OF_RANGE,
+              "2 are needed");
+  CHECK_FAILS(prefix_router_get_stats(router, &stats, &row, 1, NULL),
+              PREFIX_ROUTER_INVALID_ARGUMENT, "count is NULL");
+  CHECK_FAILS(prefix_router_get_stats(router, &stats, NULL, 2, &count),
+              PREFIX_ROUTER_INVALID_ARGUMENT, "rows is NULL with a capacity of 2");
+  CHECK_FAILS(prefix_router_get_stats(NULL, &stats, NULL, 0, NULL), PREFIX_ROUTER_INVALID_ARGUMENT,
+              "router is NULL");
+  prefix_router_destroy(router);
+}
+
+static void block_keys(void) {
+  uint64_t keys[5], text_keys[4], prefix_keys[4];
+  uint32_t tokens[kTokens + 15];
+  char text[256] = "";
+  size_t count = 0;
+  prefix_router* router = make_router(0, NULL, NULL);
+  prefix_router_request request = token_request(tokens, kTokens + 15);
+  fill_tokens(tokens, kTokens + 15, 1);
+  keys[4] = 99;
+  CHECK_OK(prefix_router_block_keys(router, &request, keys, 5, &count));
+  CHECK(count == 4 && keys[4] == 99);  // a block that is not full has no key
+  request.token_count = 32;
+  CHECK_OK(prefix_router_block_keys(router, &request, prefix_keys, 4, &count));
+  CHECK(count == 2 && memcmp(keys, prefix_keys, 2 * sizeof keys[0]) == 0);
+
+  request.form = PREFIX_ROUTER_TEXT;
+  request.text = text;
+  request.text_size = sizeof text;
+  CHECK_OK(prefix_router_block_keys(router, &request, text_keys, 4, &count));
+  CHECK(count == 4 && text_keys[0] != keys[0]);
+
+  text_keys[0] = 99;
+  CHECK_FAILS(prefix_router_block_keys(router, &request, text_keys, 3, &count),
+              PREFIX_ROUTER_OUT_OF_RANGE, "capacity is 3, and 4 are needed");
+  CHECK(count == 4 && text_keys[0] == 99);
+  CHECK_FAILS(prefix_router_block_keys(router, &request, NULL, 4, &count),
+              PREFIX_ROUTER_INVALID_ARGUMENT, "keys is NULL with a capacity of 4");
+  CHECK_FAILS(prefix_router_block_keys(router, &request, keys, 4, NULL),
+              PREFIX_ROUTER_INVALID_ARGUMENT, "count is NULL");
+  CHECK_FAILS(prefix_router_block_keys(NULL, &request, keys, 4, &count),
+              PREFIX_ROUTER_INVALID_ARGUMENT, "router is NULL");
+  request.form = PREFIX_ROUTER_BLOCK_KEYS;
+  request.block_keys = keys;
+  request.block_key_count = 4;
+  CHECK_FAILS(prefix_router_block_keys(router, &request, keys, 4, &count),
+              PREFIX_ROUTER_INVALID_ARGUMENT, "form must be tokens or text");
+  prefix_router_destroy(router);
+}
+
+const test_case inspect_tests[] = {
+    {"a score table has a row for each instance, and no effect", score_table},
+    {"score rows go to a buffer that has room for all", score_buffers},
+    {"statistics count what was routed, in all and by instance", statistics},
+    {"rows of statistics go to a buffer that has room for all", statistics_buffers},
+    {"block keys are those of full blocks, and go to a buffer that has room for all", block_keys},
+    {NULL, NULL}};

@@ -1,0 +1,223 @@
+// Callers with older and newer headers: structs of other sizes, in and out.
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+
+enum { kNewer = 16 };  // bytes that a newer header has added
+
+// Calls each function that takes an options struct, with the struct of `size` bytes that `fill` has
+// made, and checks the status.
+typedef struct newer_options {
+  prefix_router_options known;
+  char unknown[kNewer];
+} newer_options;
+typedef struct newer_instance_options {
+  prefix_router_instance_options known;
+  char unknown[kNewer];
+} newer_instance_options;
+typedef struct newer_load {
+  prefix_router_engine_load known;
+  char unknown[kNewer];
+} newer_load;
+typedef struct newer_request {
+  prefix_router_request known;
+  char unknown[kNewer];
+} newer_request;
+typedef struct newer_finish_info {
+  prefix_router_finish_info known;
+  char unknown[kNewer];
+} newer_finish_info;
+
+static int32_t create(const prefix_router_options* options) {
+  prefix_router* router = NULL;
+  const int32_t status = prefix_router_create(options, &router);
+  CHECK((router != NULL) == (status == PREFIX_ROUTER_OK));
+  prefix_router_destroy(router);
+  return status;
+}
+
+static void newer_caller(void) {
+  uint64_t id, lease;
+  uint32_t tokens[16] = {0};
+  prefix_router* router = make_router(1, &id, NULL);
+  newer_options options;
+  newer_instance_options instance;
+  newer_load load;
+  newer_request request;
+  newer_finish_info info;
+  prefix_router_decision decision = empty_decision();
+  memset(&options, 0, sizeof options);
+  memset(&instance, 0, sizeof instance);
+  memset(&load, 0, sizeof load);
+  memset(&request, 0, sizeof request);
+  memset(&info, 0, sizeof info);
+  options.known.struct_size = sizeof options;
+  instance.known.struct_size = sizeof instance;
+  instance.known.name = "b";
+  instance.known.name_size = 1;
+  load.known.struct_size = sizeof load;
+  request.known.struct_size = sizeof request;
+  request.known.tokens = tokens;
+  request.known.token_count = 16;
+  info.known.struct_size = sizeof info;
+
+  // A member that the library does not know is set: even the last byte of it counts.
+  options.unknown[kNewer - 1] = instance.unknown[kNewer - 1] = load.unknown[kNewer - 1] = 1;
+  request.unknown[kNewer - 1] = info.unknown[kNewer - 1] = 1;
+  CHECK_FAILS(create(&options.known), PREFIX_ROUTER_UNIMPLEMENTED, "options: the library knows");
+  CHECK_FAILS(prefix_router_add_instance(router, &instance.known, &id), PREFIX_ROUTER_UNIMPLEMENTED,
+              "options: the library knows");
+  id = add_instance(router, "c");
+  CHECK_FAILS(prefix_router_report_load(router, id, &load.known), PREFIX_ROUTER_UNIMPLEMENTED,
+              "load: the library knows");
+  CHECK_FAILS(prefix_router_route_request(router, &request.known, &decision),
+              PREFIX_ROUTER_UNIMPLEMENTED, "request: the library knows");
+  CHECK_FAILS(prefix_router_acquire(router, &request.known, &decision, &lease),
+              PREFIX_ROUTER_UNIMPLEMENTED, "request: the library knows");
+  CHECK_FAILS(prefix_router_finish(router, 1, &info.known), PREFIX_ROUTER_UNIMPLEMENTED,
+              "info: the library knows");
+  CHECK(requests_routed(router) == 0);
+
+  // They are 0: the library does what the caller means.
+  options.unknown[kNewer - 1] = instance.unknown[kNewer - 1] = load.unknown[kNewer - 1] = 0;
+  request.unknown[kNewer - 1] = info.unknown[kNewer - 1] = 0;
+  CHECK_OK(create(&options.known));
+  CHECK_OK(prefix_router_add_instance(router, &instance.known, &id));
+  CHECK_OK(prefix_router_report_load(router, id, &load.known));
+  CHECK_OK(prefix_router_route_request(router, &request.known, &decision));
+  CHECK_OK(prefix_router_acquire(router, &request.known, &decision, &lease));
+  CHECK_OK(prefix_router_finish(router, lease, &info.known));
+  prefix_router_destroy(router);
+}
+
+// Allocates a result struct of `size` bytes, all but struct_size filled with 0xEE.
+static void* make_result(size_t size) {
+  void* result = malloc(size);
+  if (result == NULL) abort();
+  memset(result, 0xEE, size);
+  memcpy(result, &size, sizeof size);
+  return result;
+}
+
+static int all_zero(const void* data, size_t begin, size_t end) {
+  const char* bytes = data;
+  while (begin < end && bytes[begin] == 0) ++begin;
+  return begin == end;
+}
+
+// What the library does not know of a result is 0.
+static void check_result(const void* result, size_t known, size_t size) {
+  size_t written;
+  memcpy(&written, result, sizeof written);
+  CHECK(written == size);
+  CHECK(all_zero(result, known, size));
+}
+
+static void newer_caller_results(void) {
+  uint64_t ids[2], lease;
+  uint32_t tokens[16] = {0};
+  size_t count = 0, i;
+  prefix_router* router = make_router(2, ids, NULL);
+  prefix_router_request request = token_request(tokens, 16);
+#define MAKE(type, name)                            \
+  const size_t name##_size = sizeof(type) + kNewer; \
+  type* name = make_result(name##_size)
+  MAKE(prefix_router_options, options);
+  MAKE(prefix_router_decision, decision);
+  MAKE(prefix_router_score_table, table);
+  MAKE(prefix_router_stats, stats);
+  const size_t row_size = sizeof(prefix_router_score_row) + kNewer;
+  char* rows = make_result(2 * row_size);
+  const size_t instance_size = sizeof(prefix_router_instance_stats) + kNewer;
+  char* instances = make_result(2 * instance_size);
+  memcpy(rows, &row_size, sizeof row_size);
+  memcpy(instances, &instance_size, sizeof instance_size);
+
+  CHECK_OK(prefix_router_get_options(router, options));
+  check_result(options, sizeof *options, options_size);
+  CHECK(options->block_size == 16);
+  CHECK_OK(prefix_router_acquire(router, &request, decision, &lease));
+  check_result(decision, sizeof *decision, decision_size);
+  CHECK(decision->prompt_tokens == 16);
+  CHECK_OK(prefix_router_route_request(router, &request, decision));
+  check_result(decision, sizeof *decision, decision_size);
+  CHECK_OK(prefix_router_score(router, &request, table, (prefix_router_score_row*)rows, 2, &count));
+  check_result(table, sizeof *table, table_size);
+  CHECK(table->prompt_tokens == 16);
+  CHECK_OK(
+      prefix_router_get_stats(router, stats, (prefix_router_instance_stats*)instances, 2, &count));
+  check_result(stats, sizeof *stats, stats_size);
+  CHECK(stats->requests == 2);
+  for (i = 0; i < 2; ++i) {  // rows lie as far apart as the caller's structs are long
+    prefix_router_score_row row;
+    prefix_router_instance_stats instance;
+    check_result(rows + i * row_size, sizeof row, row_size);
+    memcpy(&row, rows + i * row_size, sizeof row);
+    CHECK(row.instance == ids[i]);
+    check_result(instances + i * instance_size, sizeof instance, instance_size);
+    memcpy(&instance, instances + i * instance_size, sizeof instance);
+    CHECK(instance.instance == ids[i]);
+  }
+  free(options);
+  free(decision);
+  free(table);
+  free(stats);
+  free(rows);
+  free(instances);
+  prefix_router_destroy(router);
+}
+
+static void impossible_sizes(void) {
+  static const size_t sizes[] = {0, 1, sizeof(size_t), 65537, SIZE_MAX};
+  uint64_t ids[2], lease;
+  uint32_t tokens[16] = {0};
+  size_t i, count;
+  prefix_router* router = make_router(2, ids, NULL);
+  for (i = 0; i < sizeof sizes / sizeof sizes[0]; ++i) {
+    const size_t size = sizes[i];
+    prefix_router_options options = default_options();
+    prefix_router_instance_options instance;
+    prefix_router_engine_load load;
+    prefix_router_request request = token_request(tokens, 16), good_request = request;
+    prefix_router_decision decision = empty_decision(), good_decision = decision;
+    prefix_router_finish_info info;
+    prefix_router_score_table table;
+    prefix_router_score_row rows[2];
+    prefix_router_stats stats;
+    prefix_router_instance_stats instances[2];
+    memset(&instance, 0, sizeof instance);
+    memset(&load, 0, sizeof load);
+    memset(&info, 0, sizeof info);
+    instance.name = "c";
+    instance.name_size = 1;
+    options.struct_size = instance.struct_size = load.struct_size = request.struct_size = size;
+    decision.struct_size = info.struct_size = table.struct_size = rows[0].struct_size = size;
+    stats.struct_size = instances[0].struct_size = size;
+#define IMPOSSIBLE(call, name) \
+  CHECK_FAILS(call, PREFIX_ROUTER_INVALID_ARGUMENT, name ": struct_size must be the size of")
+    IMPOSSIBLE(create(&options), "options");
+    IMPOSSIBLE(prefix_router_get_options(router, &options), "options");
+    IMPOSSIBLE(prefix_router_add_instance(router, &instance, &lease), "options");
+    IMPOSSIBLE(prefix_router_report_load(router, ids[0], &load), "load");
+    IMPOSSIBLE(prefix_router_route_request(router, &request, &good_decision), "request");
+    IMPOSSIBLE(prefix_router_route_request(router, &good_request, &decision), "decision");
+    IMPOSSIBLE(prefix_router_acquire(router, &request, &good_decision, &lease), "request");
+    IMPOSSIBLE(prefix_router_acquire(router, &good_request, &decision, &lease), "decision");
+    IMPOSSIBLE(prefix_router_finish(router, 1, &info), "info");
+    IMPOSSIBLE(prefix_router_score(router, &request, NULL, NULL, 0, &count), "request");
+    IMPOSSIBLE(prefix_router_score(router, &good_request, &table, NULL, 0, &count), "table");
+    IMPOSSIBLE(prefix_router_score(router, &good_request, NULL, rows, 2, &count), "rows[0]");
+    IMPOSSIBLE(prefix_router_get_stats(router, &stats, NULL, 0, NULL), "stats");
+    IMPOSSIBLE(prefix_router_get_stats(router, NULL, instances, 2, &count), "rows[0]");
+    IMPOSSIBLE(prefix_router_block_keys(router, &request, NULL, 0, &count), "request");
+  }
+  CHECK(requests_routed(router) == 0);
+  prefix_router_destroy(router);
+}
+
+const test_case struct_size_tests[] = {
+    {"of a newer caller, zeros are accepted and anything else is refused", newer_caller},
+    {"for a newer caller, what the library does not know of a result is 0", newer_caller_results},
+    {"a struct_size that no struct has is refused, and nothing changes", impossible_sizes},
+    {NULL, NULL}};

@@ -11,8 +11,6 @@ namespace {
 // that may have been unloaded.
 thread_local char last_error[1024] = "";
 
-int32_t Invalid(const std::string& message) { return Fail(StatusCode::kInvalidArgument, message); }
-
 }  // namespace
 
 int32_t Fail(StatusCode code, std::string_view message) noexcept {
@@ -21,6 +19,8 @@ int32_t Fail(StatusCode code, std::string_view message) noexcept {
   last_error[length] = '\0';
   return static_cast<int32_t>(code);
 }
+
+int32_t Invalid(const std::string& message) { return Fail(StatusCode::kInvalidArgument, message); }
 
 int32_t FailNull(const char* name) { return Invalid(std::string(name) + " is NULL"); }
 

@@ -16,9 +16,11 @@ namespace prefixrouter::capi {
 
 // ---- Failures -----------------------------------------------------------------------------------
 
-// Both keep the text for the calling thread, and answer the code. REQUIRES: not OK.
+// All keep the text for the calling thread, and answer the code. REQUIRES: not OK.
 int32_t Fail(StatusCode code, std::string_view message) noexcept;
 inline int32_t Fail(const Status& status) noexcept { return Fail(status.code(), status.message()); }
+// PREFIX_ROUTER_INVALID_ARGUMENT.
+int32_t Invalid(const std::string& message);
 // "`name` is NULL".
 int32_t FailNull(const char* name);
 // For use inside a catch (...).

@@ -17,7 +17,15 @@ static_assert(sizeof(MultimodalItem) == sizeof(prefix_router_multimodal_item) &&
                   offsetof(prefix_router_multimodal_item, content_hash));
 static_assert(sizeof(InstanceId) == sizeof(uint64_t) && std::is_standard_layout_v<InstanceId>);
 
-int32_t Invalid(const std::string& message) { return Fail(StatusCode::kInvalidArgument, message); }
+// Constants are the C++ ones.
+static_assert(PREFIX_ROUTER_UNAVAILABLE == static_cast<int>(StatusCode::kUnavailable));
+static_assert(PREFIX_ROUTER_TEXT == static_cast<int>(PromptForm::kText) &&
+              PREFIX_ROUTER_BLOCK_KEYS == static_cast<int>(PromptForm::kBlockKeys));
+static_assert(PREFIX_ROUTER_DRAINING == static_cast<int>(InstanceState::kDraining) &&
+              PREFIX_ROUTER_DOWN == static_cast<int>(InstanceState::kDown));
+static_assert(PREFIX_ROUTER_NEAR_TIE == static_cast<int>(Rule::kNearTie) &&
+              PREFIX_ROUTER_ONLY_CANDIDATE == static_cast<int>(Rule::kOnlyCandidate) &&
+              PREFIX_ROUTER_SESSION == static_cast<int>(Rule::kSession));
 
 // 0 means that the member keeps its default.
 template <typename To, typename From>

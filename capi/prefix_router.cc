@@ -296,7 +296,7 @@ int32_t prefix_router_block_keys(const prefix_router* router, const prefix_route
       return Fail(check);
     }
     if (r.form == PromptForm::kBlockKeys) {
-      return Fail(StatusCode::kInvalidArgument, "form must be tokens or text, got block_keys");
+      return Invalid("form must be tokens or text, got block_keys");
     }
     const BlockHasher& hasher = router->cpp->hasher();
     const bool text = r.form == PromptForm::kText;

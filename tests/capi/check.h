@@ -30,6 +30,7 @@ extern const test_case inspect_tests[];
 extern const test_case callback_tests[];
 extern const test_case struct_size_tests[];
 extern const test_case exception_tests[];
+extern const test_case threads_tests[];
 
 // A clock that stands still until it is moved.
 int64_t read_clock(void* nanos);

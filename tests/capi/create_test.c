@@ -178,8 +178,30 @@ static void policy_names(void) {
 }
 
 static void names_and_versions(void) {
-  CHECK(strcmp(prefix_router_status_name(PREFIX_ROUTER_OK), "OK") == 0);
-  CHECK(strcmp(prefix_router_status_name(PREFIX_ROUTER_UNAVAILABLE), "UNAVAILABLE") == 0);
+  // The names of https://grpc.io/docs/guides/status-codes/, by number.
+  static const char* const statuses[] = {"OK",
+                                         "CANCELLED",
+                                         "UNKNOWN",
+                                         "INVALID_ARGUMENT",
+                                         "DEADLINE_EXCEEDED",
+                                         "NOT_FOUND",
+                                         "ALREADY_EXISTS",
+                                         "PERMISSION_DENIED",
+                                         "RESOURCE_EXHAUSTED",
+                                         "FAILED_PRECONDITION",
+                                         "ABORTED",
+                                         "OUT_OF_RANGE",
+                                         "UNIMPLEMENTED",
+                                         "INTERNAL",
+                                         "UNAVAILABLE"};
+  int32_t i;
+  for (i = 0; i <= PREFIX_ROUTER_UNAVAILABLE; ++i) {
+    CHECK(strcmp(prefix_router_status_name(i), statuses[i]) == 0);
+  }
+  CHECK(PREFIX_ROUTER_INVALID_ARGUMENT == 3 && PREFIX_ROUTER_NOT_FOUND == 5);
+  CHECK(PREFIX_ROUTER_ALREADY_EXISTS == 6 && PREFIX_ROUTER_RESOURCE_EXHAUSTED == 8);
+  CHECK(PREFIX_ROUTER_OUT_OF_RANGE == 11 && PREFIX_ROUTER_UNIMPLEMENTED == 12);
+  CHECK(PREFIX_ROUTER_INTERNAL == 13 && PREFIX_ROUTER_UNAVAILABLE == 14);
   CHECK(strcmp(prefix_router_status_name(99), "UNKNOWN") == 0);
   CHECK(strcmp(prefix_router_status_name(-1), "UNKNOWN") == 0);
   CHECK(strcmp(prefix_router_rule_name(PREFIX_ROUTER_LOWEST_COST), "lowest_cost") == 0);

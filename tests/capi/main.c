@@ -122,6 +122,7 @@ int main(int argc, char** argv) {
       {"callback", callback_tests},
       {"struct_size", struct_size_tests},
       {"exception", exception_tests},
+      {"threads", threads_tests},
   };
   int groups_run = 0, cases_run = 0;
   size_t i;

@@ -9,6 +9,7 @@ prefix_router_internal(prefix_router_bench_lib)
 add_executable(prefix_router_ratios
   conversation.cc
   heap.cc
+  ratio_capi.cc
   ratio_index.cc
   ratio_route.cc
   ratio_simulator.cc
@@ -19,7 +20,7 @@ prefix_router_internal(prefix_router_ratios)
 target_compile_definitions(prefix_router_ratios PRIVATE
   PREFIX_ROUTER_TRACE_DIR="${PROJECT_SOURCE_DIR}/../shared/traces")
 target_link_libraries(prefix_router_ratios PRIVATE
-  prefix_router_bench_lib prefix_router_replay_lib absl::flat_hash_map absl::inlined_vector
+  prefixrouter::capi prefix_router_bench_lib prefix_router_replay_lib absl::flat_hash_map absl::inlined_vector
   CLI11::CLI11 Threads::Threads)
 
 add_executable(prefix_router_benchmarks

@@ -40,9 +40,10 @@ double NanosPerCall(int count, Call&& call) {
   return static_cast<double>(NowNanos() - begin) / count;
 }
 
-// Medians over all pairs. `ratio` is that of a/b, pair by pair.
+// Medians over all pairs. `ratio` is that of a/b and `difference` that of a-b, pair by pair.
 struct PairResult {
   double ratio = 0;
+  double difference = 0;
   double a = 0;
   double b = 0;
 };
@@ -50,7 +51,7 @@ struct PairResult {
 // Runs a() and b(), which answer what they measured, `repetitions` times after one that warms up.
 template <typename A, typename B>
 PairResult MeasurePair(int repetitions, A&& a, B&& b) {
-  std::vector<double> ratios, as, bs;
+  std::vector<double> ratios, differences, as, bs;
   for (int i = -1; i < repetitions; ++i) {
     double value_a, value_b;
     if (i % 2 == 0) {
@@ -62,10 +63,11 @@ PairResult MeasurePair(int repetitions, A&& a, B&& b) {
     }
     if (i < 0) continue;
     ratios.push_back(value_a / value_b);
+    differences.push_back(value_a - value_b);
     as.push_back(value_a);
     bs.push_back(value_b);
   }
-  return {Median(ratios), Median(as), Median(bs)};
+  return {Median(ratios), Median(differences), Median(as), Median(bs)};
 }
 
 // Standard output has one line `name value` for each figure, and lines `# name text` that say how

@@ -40,6 +40,11 @@ void MeasureSharedPromptBytes(const RatioOptions& options, Report& report);
 // evict_5m_vs_100k
 void MeasureEvict(const RatioOptions& options, Report& report);
 
+// ---- ratio_capi.cc: what the C interface adds ---------------------------------------------------
+
+// c_overhead_ns
+void MeasureCOverhead(const RatioOptions& options, Report& report);
+
 // ---- ratio_trace.cc: the conversation trace -----------------------------------------------------
 
 // trace_vs_block_map

@@ -30,6 +30,7 @@ int Main(int argc, char** argv) {
       {{"threads_2_vs_1"}, MeasureThreads},
       {{"evict_5m_vs_100k"}, MeasureEvict},
       {{"route_allocations"}, MeasureRouteAllocations},
+      {{"c_overhead_ns"}, MeasureCOverhead},
       {{"cached_share_conversation", "balance_conversation"}, MeasureConversation},
       {{"simulator_seconds"}, MeasureSimulator},
   };

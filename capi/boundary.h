@@ -88,23 +88,21 @@ int32_t CheckOutput(const T* out, const char* name) {
   return CheckStructSize(out->struct_size, kFirstSize<T>, name);
 }
 
-// Fills a caller's struct of `struct_size` bytes: with what it has room for, the rest with 0.
-// REQUIRES: CheckOutput answered OK.
-template <typename T>
-void WriteOutput(const T& value, void* out, size_t struct_size) {
-  const size_t known = struct_size < sizeof(T) ? struct_size : sizeof(T);
-  std::memcpy(out, &value, known);
-  std::memset(static_cast<char*>(out) + known, 0, struct_size - known);
-  std::memcpy(out, &struct_size, sizeof struct_size);
-}
-template <typename T>
-void WriteOutput(const T& value, T* out) {
-  if (const size_t struct_size = out->struct_size; struct_size != sizeof(T)) {
-    WriteOutput(value, out, struct_size);
-    return;
+// Fills a caller's struct of `struct_size` bytes with what fill(T*) makes: what it has room for,
+// and 0 behind that. A struct of the library's size is filled where it lies. REQUIRES: CheckOutput
+// answered OK.
+template <typename T, typename FillStruct>
+void WriteOutput(T* out, size_t struct_size, FillStruct fill) {
+  if (struct_size == sizeof(T)) {
+    fill(out);
+  } else {
+    T whole;
+    fill(&whole);
+    const size_t known = struct_size < sizeof(T) ? struct_size : sizeof(T);
+    std::memcpy(static_cast<void*>(out), &whole, known);
+    std::memset(reinterpret_cast<char*>(out) + known, 0, struct_size - known);
   }
-  *out = value;
-  out->struct_size = sizeof(T);
+  out->struct_size = struct_size;
 }
 
 // ---- Strings and lists --------------------------------------------------------------------------

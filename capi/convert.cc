@@ -1,10 +1,12 @@
 #include "capi/convert.h"
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
 #include "capi/boundary.h"
+#include "capi/callbacks.h"
 #include "capi/prefix_router.h"
 
 namespace prefixrouter::capi {
@@ -171,23 +173,10 @@ int32_t ReadFinishInfo(const prefix_router_finish_info* in, FinishInfo* out) {
   return 0;
 }
 
-int32_t ReadRequest(const prefix_router_request* in, Request* out) {
-  Input<prefix_router_request> input;
-  if (int32_t status = input.Read(in, "request"); status != 0) return status;
-  const prefix_router_request& c = *input;
-  if (int32_t status = CheckUnused(c.reserved, "reserved"); status != 0) return status;
-  out->form = static_cast<PromptForm>(c.form);
-  out->tokens = {c.tokens, c.token_count};
-  out->block_keys = {c.block_keys, c.block_key_count};
-  out->prompt_tokens = c.prompt_tokens;
-  out->multimodal = {reinterpret_cast<const MultimodalItem*>(c.multimodal), c.multimodal_count};
-  out->allowed = {reinterpret_cast<const InstanceId*>(c.allowed), c.allowed_count};
-  out->expected_output_tokens = c.expected_output_tokens;
-  out->priority = c.priority;
-  out->max_ttft_s = c.max_ttft_s;
-
+int32_t ReadRequestStrings(const prefix_router_request& c, RequestStrings* out) {
   KeySpace& space = out->key_space;
-  int32_t status = ReadString(c.text, c.text_size, "text", &out->text);
+  int32_t status = CheckUnused(c.reserved, "reserved");
+  if (status == 0) status = ReadString(c.text, c.text_size, "text", &out->text);
   if (status == 0) status = ReadString(c.model, c.model_size, "model", &space.model);
   if (status == 0) status = ReadString(c.adapter, c.adapter_size, "adapter", &space.adapter);
   if (status == 0) status = ReadString(c.salt, c.salt_size, "salt", &space.salt);
@@ -199,20 +188,18 @@ int32_t ReadRequest(const prefix_router_request* in, Request* out) {
 
 // ---- Writing ------------------------------------------------------------------------------------
 
-prefix_router_options ToC(const RouterOptions& o) {
-  prefix_router_options c = {};
-  c.struct_size = sizeof c;
+void Fill(const RouterOptions& o, prefix_router_options* out) {
+  auto& c = *out;
   c.block_size = o.block_size;
   c.text_block_bytes = o.text_block_bytes;
   c.text_bytes_per_token = o.text_bytes_per_token;
   c.policy = o.policy.c_str();
   c.policy_size = o.policy.size();
   // Routers of the C library have no other policies and clocks than these.
-  if (const auto* policy = static_cast<const CallbackPolicy*>(o.custom_policy.get())) {
-    c.policy_callback = policy->callback();
-    c.policy_user_data = policy->user_data();
-    c.policy_tie_tolerance = policy->tie_tolerance();
-  }
+  const auto* const policy = static_cast<const CallbackPolicy*>(o.custom_policy.get());
+  c.policy_callback = policy != nullptr ? policy->callback() : nullptr;
+  c.policy_user_data = policy != nullptr ? policy->user_data() : nullptr;
+  c.policy_tie_tolerance = policy != nullptr ? policy->tie_tolerance() : 0;
   c.has_key_seed = 1;
   c.key_seed = *o.key_seed;
   c.has_random_seed = 1;
@@ -229,16 +216,13 @@ prefix_router_options ToC(const RouterOptions& o) {
   c.max_prompt_tokens = o.max_prompt_tokens;
   c.max_instances = o.max_instances;
   c.max_sessions = o.max_sessions == 0 ? PREFIX_ROUTER_NO_SESSIONS : o.max_sessions;
-  if (const auto* clock = dynamic_cast<const CallbackClock*>(o.clock.get())) {
-    c.clock_callback = clock->callback();
-    c.clock_user_data = clock->user_data();
-  }
-  return c;
+  const auto* const clock = dynamic_cast<const CallbackClock*>(o.clock.get());
+  c.clock_callback = clock != nullptr ? clock->callback() : nullptr;
+  c.clock_user_data = clock != nullptr ? clock->user_data() : nullptr;
 }
 
-prefix_router_decision ToC(const Decision& d) {
-  prefix_router_decision c;
-  c.struct_size = sizeof c;
+void Fill(const Decision& d, prefix_router_decision* out) {
+  auto& c = *out;
   c.instance = d.instance.value;
   c.prompt_tokens = d.prompt_tokens;
   c.cached_tokens = d.cached_tokens;
@@ -256,12 +240,15 @@ prefix_router_decision ToC(const Decision& d) {
   c.candidates = d.candidates;
   c.stale_report = d.stale_report ? 1 : 0;
   c.reserved = 0;
-  return c;
 }
 
-prefix_router_score_row ToC(const ScoreRow& r) {
-  prefix_router_score_row c;
-  c.struct_size = sizeof c;
+void Fill(const ScoreTable& t, prefix_router_score_table* out) {
+  out->prompt_tokens = t.prompt_tokens;
+  out->miss_weight = t.miss_weight;
+}
+
+void Fill(const ScoreRow& r, prefix_router_score_row* out) {
+  auto& c = *out;
   c.instance = r.instance.value;
   c.eligible = r.eligible ? 1 : 0;
   c.stale_report = r.stale_report ? 1 : 0;
@@ -274,13 +261,11 @@ prefix_router_score_row ToC(const ScoreRow& r) {
   c.cost_total = r.cost.total;
   c.requests_in_flight = r.requests_in_flight;
   c.pending_tokens = r.pending_tokens;
-  return c;
 }
 
-prefix_router_stats ToC(const RouterStats& s) {
+void Fill(const RouterStats& s, prefix_router_stats* out) {
+  auto& c = *out;
   const auto decided_by = [&s](Rule rule) { return s.decisions_by_rule[static_cast<int>(rule)]; };
-  prefix_router_stats c;
-  c.struct_size = sizeof c;
   c.requests = s.requests;
   c.rejected = s.rejected;
   c.prompt_tokens = s.prompt_tokens;
@@ -308,12 +293,10 @@ prefix_router_stats ToC(const RouterStats& s) {
   c.blocks_not_remembered = s.blocks_not_remembered;
   c.leases_active = s.leases_active;
   c.sessions = s.sessions;
-  return c;
 }
 
-prefix_router_instance_stats ToC(const InstanceStats& s) {
-  prefix_router_instance_stats c;
-  c.struct_size = sizeof c;
+void Fill(const InstanceStats& s, prefix_router_instance_stats* out) {
+  auto& c = *out;
   c.instance = s.id.value;
   c.rank = s.rank;
   c.state = static_cast<int32_t>(s.state);
@@ -332,7 +315,6 @@ prefix_router_instance_stats ToC(const InstanceStats& s) {
   c.cached_tokens = s.cached_tokens;
   c.prefill_rate_learned = s.prefill_rate_learned ? 1 : 0;
   c.reserved = 0;
-  return c;
 }
 
 }  // namespace prefixrouter::capi

@@ -5,9 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <string_view>
 
-#include "capi/callbacks.h"
+#include "capi/boundary.h"
 #include "capi/prefix_router_types.h"
 #include "prefixrouter/prefix_router.h"
 
@@ -17,14 +17,48 @@ int32_t ReadOptions(const prefix_router_options* in, RouterOptions* out);
 int32_t ReadInstanceOptions(const prefix_router_instance_options* in, InstanceOptions* out);
 int32_t ReadEngineLoad(const prefix_router_engine_load* in, EngineLoad* out);
 int32_t ReadFinishInfo(const prefix_router_finish_info* in, FinishInfo* out);
-// `out` points into `in`'s arrays and strings.
-int32_t ReadRequest(const prefix_router_request* in, Request* out);
 
-prefix_router_options ToC(const RouterOptions& options);
-prefix_router_decision ToC(const Decision& decision);
-prefix_router_score_row ToC(const ScoreRow& row);
-prefix_router_stats ToC(const RouterStats& stats);
-prefix_router_instance_stats ToC(const InstanceStats& stats);
+// The strings of a request.
+struct RequestStrings {
+  std::string_view text;
+  std::string_view session_key;
+  KeySpace key_space;
+};
+// Checks what the C++ library cannot, and finds the ends of the strings.
+int32_t ReadRequestStrings(const prefix_router_request& in, RequestStrings* out);
+
+// Answers call(request), or why the request cannot be read. It points into the caller's arrays and
+// strings. Built in one go: to fill a default one costs 10 ns more.
+template <typename Call>
+int32_t WithRequest(const prefix_router_request* in, Call call) {
+  Input<prefix_router_request> input;
+  if (int32_t status = input.Read(in, "request"); status != 0) return status;
+  const prefix_router_request& c = *input;
+  RequestStrings strings;
+  if (int32_t status = ReadRequestStrings(c, &strings); status != 0) return status;
+  return call(Request{
+      .form = static_cast<PromptForm>(c.form),
+      .tokens = {c.tokens, c.token_count},
+      .text = strings.text,
+      .block_keys = {c.block_keys, c.block_key_count},
+      .prompt_tokens = c.prompt_tokens,
+      .key_space = strings.key_space,
+      .multimodal = {reinterpret_cast<const MultimodalItem*>(c.multimodal), c.multimodal_count},
+      .allowed = {reinterpret_cast<const InstanceId*>(c.allowed), c.allowed_count},
+      .session_key = strings.session_key,
+      .expected_output_tokens = c.expected_output_tokens,
+      .priority = c.priority,
+      .max_ttft_s = c.max_ttft_s,
+  });
+}
+
+// All members but struct_size.
+void Fill(const RouterOptions& options, prefix_router_options* out);
+void Fill(const Decision& decision, prefix_router_decision* out);
+void Fill(const ScoreTable& table, prefix_router_score_table* out);
+void Fill(const ScoreRow& row, prefix_router_score_row* out);
+void Fill(const RouterStats& stats, prefix_router_stats* out);
+void Fill(const InstanceStats& stats, prefix_router_instance_stats* out);
 
 }  // namespace prefixrouter::capi
 

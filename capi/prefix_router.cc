@@ -22,6 +22,16 @@ struct prefix_router {
 
 namespace {
 
+// Fills the caller's struct, which has been checked.
+template <typename Cpp, typename C>
+void Write(const Cpp& value, C* out, size_t struct_size) {
+  WriteOutput(out, struct_size, [&value](C* whole) { Fill(value, whole); });
+}
+template <typename Cpp, typename C>
+void Write(const Cpp& value, C* out) {
+  Write(value, out, out->struct_size);
+}
+
 // For lists of structs: the caller's first element tells the size of all.
 template <typename Row>
 int32_t CheckRows(const Row* rows, size_t capacity, size_t* count) {
@@ -36,7 +46,7 @@ void WriteRows(const std::vector<Cpp>& values, Row* rows) {
   const size_t stride = rows->struct_size;
   char* out = reinterpret_cast<char*>(rows);
   for (const Cpp& value : values) {
-    WriteOutput(ToC(value), out, stride);
+    Write(value, reinterpret_cast<Row*>(out), stride);
     out += stride;
   }
 }
@@ -73,7 +83,7 @@ int32_t prefix_router_get_options(const prefix_router* router, prefix_router_opt
   return Guard([&] {
     if (router == nullptr) return FailNull("router");
     if (int32_t status = CheckOutput(options, "options"); status != 0) return status;
-    WriteOutput(ToC(router->cpp->options()), options);
+    Write(router->cpp->options(), options);
     return 0;
   });
 }
@@ -179,12 +189,12 @@ int32_t prefix_router_route_request(prefix_router* router, const prefix_router_r
   return Guard([&] {
     if (router == nullptr) return FailNull("router");
     if (int32_t status = CheckOutput(decision, "decision"); status != 0) return status;
-    Request cpp_request;
-    if (int32_t status = ReadRequest(request, &cpp_request); status != 0) return status;
-    const Result<Decision> decided = router->cpp->Route(cpp_request);
-    if (!decided.ok()) return Fail(decided.status());
-    WriteOutput(ToC(*decided), decision);
-    return 0;
+    return WithRequest(request, [&](const Request& cpp_request) {
+      const Result<Decision> decided = router->cpp->Route(cpp_request);
+      if (!decided.ok()) return Fail(decided.status());
+      Write(*decided, decision);
+      return 0;
+    });
   });
 }
 
@@ -197,13 +207,13 @@ int32_t prefix_router_acquire(prefix_router* router, const prefix_router_request
     *lease = 0;
     if (router == nullptr) return FailNull("router");
     if (int32_t status = CheckOutput(decision, "decision"); status != 0) return status;
-    Request cpp_request;
-    if (int32_t status = ReadRequest(request, &cpp_request); status != 0) return status;
-    Result<Lease> acquired = router->cpp->Acquire(cpp_request);
-    if (!acquired.ok()) return Fail(acquired.status());
-    WriteOutput(ToC(acquired->decision()), decision);
-    *lease = acquired->Release().value;
-    return 0;
+    return WithRequest(request, [&](const Request& cpp_request) {
+      Result<Lease> acquired = router->cpp->Acquire(cpp_request);
+      if (!acquired.ok()) return Fail(acquired.status());
+      Write(acquired->decision(), decision);
+      *lease = acquired->Release().value;
+      return 0;
+    });
   });
 }
 
@@ -245,20 +255,16 @@ int32_t prefix_router_score(const prefix_router* router, const prefix_router_req
     if (table != nullptr) {
       if (int32_t status = CheckOutput(table, "table"); status != 0) return status;
     }
-    Request cpp_request;
-    if (int32_t status = ReadRequest(request, &cpp_request); status != 0) return status;
-    const Result<ScoreTable> scored = router->cpp->Score(cpp_request);
-    if (!scored.ok()) return Fail(scored.status());
-    if (int32_t status = CheckCapacity(scored->rows.size(), capacity, count); status != 0) {
-      return status;
-    }
-    WriteRows(scored->rows, rows);
-    if (table != nullptr) {
-      WriteOutput(prefix_router_score_table{sizeof(prefix_router_score_table),
-                                            scored->prompt_tokens, scored->miss_weight},
-                  table);
-    }
-    return 0;
+    return WithRequest(request, [&](const Request& cpp_request) {
+      const Result<ScoreTable> scored = router->cpp->Score(cpp_request);
+      if (!scored.ok()) return Fail(scored.status());
+      if (int32_t status = CheckCapacity(scored->rows.size(), capacity, count); status != 0) {
+        return status;
+      }
+      WriteRows(scored->rows, rows);
+      if (table != nullptr) Write(*scored, table);
+      return 0;
+    });
   });
 }
 
@@ -280,7 +286,7 @@ int32_t prefix_router_get_stats(const prefix_router* router, prefix_router_stats
       if (status != 0) return status;
       WriteRows(cpp_stats.instances, rows);
     }
-    if (stats != nullptr) WriteOutput(ToC(cpp_stats), stats);
+    if (stats != nullptr) Write(cpp_stats, stats);
     return 0;
   });
 }
@@ -290,25 +296,25 @@ int32_t prefix_router_block_keys(const prefix_router* router, const prefix_route
   return Guard([&] {
     if (int32_t status = CheckList(keys, capacity, count, "keys"); status != 0) return status;
     if (router == nullptr) return FailNull("router");
-    Request r;
-    if (int32_t status = ReadRequest(request, &r); status != 0) return status;
-    if (const Status check = CheckRequest(r, router->cpp->options()); !check.ok()) {
-      return Fail(check);
-    }
-    if (r.form == PromptForm::kBlockKeys) {
-      return Invalid("form must be tokens or text, got block_keys");
-    }
-    const BlockHasher& hasher = router->cpp->hasher();
-    const bool text = r.form == PromptForm::kText;
-    const size_t needed =
-        text ? hasher.TextBlockCount(r.text.size()) : hasher.BlockCount(r.tokens.size());
-    if (int32_t status = CheckCapacity(needed, capacity, count); status != 0) return status;
-    if (text) {
-      hasher.TextBlockKeys(r.key_space, r.text, r.multimodal, {keys, needed});
-    } else {
-      hasher.TokenBlockKeys(r.key_space, r.tokens, r.multimodal, {keys, needed});
-    }
-    return 0;
+    return WithRequest(request, [&](const Request& r) {
+      if (const Status check = CheckRequest(r, router->cpp->options()); !check.ok()) {
+        return Fail(check);
+      }
+      if (r.form == PromptForm::kBlockKeys) {
+        return Invalid("form must be tokens or text, got block_keys");
+      }
+      const BlockHasher& hasher = router->cpp->hasher();
+      const bool text = r.form == PromptForm::kText;
+      const size_t needed =
+          text ? hasher.TextBlockCount(r.text.size()) : hasher.BlockCount(r.tokens.size());
+      if (int32_t status = CheckCapacity(needed, capacity, count); status != 0) return status;
+      if (text) {
+        hasher.TextBlockKeys(r.key_space, r.text, r.multimodal, {keys, needed});
+      } else {
+        hasher.TokenBlockKeys(r.key_space, r.tokens, r.multimodal, {keys, needed});
+      }
+      return 0;
+    });
   });
 }
 

@@ -72,9 +72,12 @@ TEST_CASE("An older caller's result gets what it has room for, and nothing behin
     FirstOptions first;
     uint64_t behind;
   } memory = {{sizeof(FirstOptions), 0}, 77};
-  auto* const out = reinterpret_cast<GrownOptions*>(&memory);
-  REQUIRE(CheckOutput(out, "result") == 0);
-  WriteOutput(GrownOptions{sizeof(GrownOptions), 1, 2, 3}, out);
+  // volatile: the compiler is not to know, as it would not know a caller's memory.
+  GrownOptions* volatile out = reinterpret_cast<GrownOptions*>(&memory);
+  REQUIRE(CheckOutput<GrownOptions>(out, "result") == 0);
+  WriteOutput<GrownOptions>(out, out->struct_size, [](GrownOptions* whole) {
+    *whole = {0, 1, 2, 3};
+  });
   CHECK(memory.first.struct_size == sizeof(FirstOptions));
   CHECK(memory.first.a == 1);
   CHECK(memory.behind == 77);

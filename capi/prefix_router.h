@@ -40,7 +40,8 @@
 //     call.
 //  9. No C++ exception leaves the library: out of memory is PREFIX_ROUTER_RESOURCE_EXHAUSTED,
 //     std::invalid_argument PREFIX_ROUTER_INVALID_ARGUMENT, anything else PREFIX_ROUTER_INTERNAL.
-//     It never prints, never aborts, starts no thread, and has no state outside of routers.
+//     It never prints, never aborts, starts no thread, and keeps nothing outside of routers but the
+//     text of 2.
 // 10. The ABI has a version of its own. Programs that were linked with one version run with every
 //     later library of the same PREFIX_ROUTER_ABI_MAJOR, which is also the number in the library's
 //     name (libprefixrouter_c.so.1).

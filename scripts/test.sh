@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and tests everything: release, address and undefined-behaviour sanitizers, thread
-# sanitizer, lock annotations, headers on their own, format, README. A part that fails does not stop
+# sanitizer, lock annotations, headers on their own, format, README, reference. A part that fails does not stop
 # the rest. The last line is "N passed, N failed", and the exit code is 1 if anything failed.
 #
 # Usage: scripts/test.sh
@@ -61,7 +61,7 @@ build() {
 }
 
 sources() {
-  find "$@" \( -name '*.h' -o -name '*.cc' \) | sort
+  find "$@" \( -name '*.h' -o -name '*.cc' -o -name '*.c' \) | sort
 }
 
 # Locks are annotated, and clang proves that what they guard is only touched under them.
@@ -83,14 +83,28 @@ check_headers() {
   return $status
 }
 
-check_format() {
-  sources include lib tests benchmarks | xargs clang-format --dry-run -Werror
+# check_c_header CC CXX: the header of the C library in strict C99, and in the oldest C++ that has
+# what it needs.
+check_c_header() {
+  "$1" -std=c99 -pedantic -Wall -Wextra -Werror -fsyntax-only -x c capi/prefix_router.h &&
+    "$2" -std=c++11 -pedantic -Wall -Wextra -Werror -fsyntax-only -include capi/prefix_router.h \
+      -x c++ /dev/null
 }
 
-# The example of the README is the program that the tests run.
+check_format() {
+  sources include lib capi examples tests benchmarks | xargs clang-format --dry-run -Werror
+}
+
+# The examples of the README are the programs that the tests run.
 check_readme() {
-  diff <(sed -n '/^```cpp$/,/^```$/p' README.md | sed '1d;$d') \
-    <(sed -n '/^#include/,$p' tests/readme_example.cc)
+  local language=$1 program=$2
+  diff <(sed -n "/^\`\`\`$language\$/,/^\`\`\`\$/p" README.md | sed '1d;$d') \
+    <(sed -n '/^#include/,$p' "$program")
+}
+
+# Warnings are errors.
+check_reference() {
+  mkdir -p build/docs && doxygen docs/Doxyfile
 }
 
 # The thread sanitizer cannot place its memory when the kernel randomises addresses widely.
@@ -104,19 +118,26 @@ check "release build" build release && run_tests release
 # All tests and the replay tool, which reads files of others; not the benchmarks.
 check "asan-ubsan build" build asan-ubsan --target readme_example prefix_router_replay \
   prefix_router_simulate prefix_router_{unit,case,stress,replay,simulator}_tests && run_tests asan-ubsan
+check "asan-ubsan build" build asan-ubsan --target readme_example readme_example_c prefix_router_c_api_doc \
+  prefix_router_replay prefix_router_{unit,case,stress,replay,capi,boundary}_tests && run_tests asan-ubsan
 # What uses threads, and what uses the whole router.
-check "tsan build" build tsan --target prefix_router_stress_tests prefix_router_case_tests &&
+check "tsan build" build tsan --target prefix_router_{stress,case,capi}_tests &&
   run_tests tsan -L 'stress|cases'
 check "lock annotations" check_thread_safety
 check "headers alone with g++" check_headers g++
 check "headers alone with clang++" check_headers clang++
+check "C header with gcc and g++" check_c_header gcc g++
+check "C header with clang" check_c_header clang clang++
 # Other versions of clang-format have other opinions.
 if clang-format --version | grep -q 'version 14\.'; then
   check "format" check_format
 else
   echo "skipped format: it is that of clang-format 14"
 fi
-check "README example" check_readme
+check "README example in C++" check_readme cpp tests/readme_example.cc
+check "README example in C" check_readme c tests/readme_example.c
+check "code of docs/c_api.md" scripts/check_docs.py docs/c_api.md c tests/capi/c_api_doc.c
+check "reference" check_reference
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -1,0 +1,108 @@
+/* The code of docs/c_api.md, in programs' places; scripts/test.sh checks that all of it is here. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "prefix_router.h"
+
+static int failures = 0;
+
+static void require(int holds, const char* what) {
+  if (holds) return;
+  ++failures;
+  printf("%s: %s\n", what, prefix_router_last_error());
+}
+
+int32_t shortest_queue(const prefix_router_policy_input* in, float* costs, void* user_data) {
+  (void)user_data;
+  for (size_t i = 0; i < in->size; ++i) {
+    float cached = in->cached_blocks[i] * in->tokens_per_block;
+    costs[i] = in->pending_tokens[i] + (in->prompt_tokens - cached);
+  }
+  return PREFIX_ROUTER_OK;
+}
+
+static prefix_router* make_router(uint64_t* instance) {
+  prefix_router* router;
+  prefix_router_options options = {0};
+  options.struct_size = sizeof options;
+
+  options.policy_callback = shortest_queue;
+  options.policy_tie_tolerance = 64; /* tokens */
+
+  require(prefix_router_create(&options, &router) == PREFIX_ROUTER_OK, "create");
+  prefix_router_instance_options instance_options = {0};
+  instance_options.struct_size = sizeof instance_options;
+  instance_options.name = "a";
+  instance_options.name_size = 1;
+  require(prefix_router_add_instance(router, &instance_options, instance) == PREFIX_ROUTER_OK,
+          "add instance");
+  return router;
+}
+
+static void report(prefix_router* router, uint64_t instance) {
+  prefix_router_engine_load load = {0};
+  load.struct_size = sizeof load;
+  load.reported = PREFIX_ROUTER_REPORTS_RUNNING | PREFIX_ROUTER_REPORTS_KV_USAGE;
+  load.running_requests = 0;
+  load.kv_usage = 0.35;
+  prefix_router_report_load(router, instance, &load);
+
+  prefix_router_instance_stats stats = {0};
+  size_t count;
+  stats.struct_size = sizeof stats;
+  require(prefix_router_get_stats(router, NULL, &stats, 1, &count) == PREFIX_ROUTER_OK &&
+              stats.report_age_s >= 0,
+          "report load");
+}
+
+static void route(prefix_router* router, const uint32_t* tokens, size_t token_count,
+                  const char* user_id) {
+  prefix_router_request request = {0};
+  request.struct_size = sizeof request;
+  request.tokens = tokens;
+  request.token_count = token_count;
+  request.session_key = user_id;
+  request.session_key_size = PREFIX_ROUTER_NUL_TERMINATED;
+
+  prefix_router_decision decision = {0};
+  decision.struct_size = sizeof decision;
+  int32_t status = prefix_router_route_request(router, &request, &decision);
+  require(status == PREFIX_ROUTER_OK && decision.instance != 0, "route");
+
+  prefix_router_finish_info info = {0};
+  info.struct_size = sizeof info;
+  uint64_t lease;
+  prefix_router_acquire(router, &request, &decision, &lease);
+  /* send the request to decision.instance; when the first byte of the answer arrives: */
+  prefix_router_first_token(router, lease);
+  /* when it is complete; NULL if you know nothing about it: */
+  prefix_router_finish(router, lease, &info);
+  /* if the client has gone, or the instance failed, instead: */
+  prefix_router_cancel(router, lease);
+
+  size_t capacity = 16, count;
+  prefix_router_score_row* rows = malloc(capacity * sizeof *rows);
+  for (;;) {
+    rows[0].struct_size = sizeof *rows;
+    int32_t status = prefix_router_score(router, &request, NULL, rows, capacity, &count);
+    if (status != PREFIX_ROUTER_OUT_OF_RANGE) break;
+    rows = realloc(rows, (capacity = count) * sizeof *rows);
+  }
+  require(count == 1 && rows[0].cached_tokens == token_count, "score");
+  free(rows);
+}
+
+int main(void) {
+  static const uint32_t tokens[64] = {1};
+  uint64_t instance = 0;
+  prefix_router* router = make_router(&instance);
+  report(router, instance);
+  route(router, tokens, 64, "user 7");
+
+  prefix_router_stats stats = {0};
+  stats.struct_size = sizeof stats;
+  require(prefix_router_get_stats(router, &stats, NULL, 0, NULL) == PREFIX_ROUTER_OK, "stats");
+  require(stats.requests == 2 && stats.leases_finished == 1, "counted");
+  prefix_router_destroy(router);
+  return failures == 0 ? 0 : 1;
+}

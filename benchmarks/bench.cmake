@@ -9,7 +9,6 @@ prefix_router_internal(prefix_router_bench_lib)
 add_executable(prefix_router_ratios
   conversation.cc
   heap.cc
-  ratio_capi.cc
   ratio_index.cc
   ratio_route.cc
   ratio_simulator.cc
@@ -20,8 +19,14 @@ prefix_router_internal(prefix_router_ratios)
 target_compile_definitions(prefix_router_ratios PRIVATE
   PREFIX_ROUTER_TRACE_DIR="${PROJECT_SOURCE_DIR}/../shared/traces")
 target_link_libraries(prefix_router_ratios PRIVATE
-  prefixrouter::capi prefix_router_bench_lib prefix_router_replay_lib absl::flat_hash_map absl::inlined_vector
+  prefix_router_bench_lib prefix_router_replay_lib absl::flat_hash_map absl::inlined_vector
   CLI11::CLI11 Threads::Threads)
+
+if(TARGET prefixrouter_capi)
+  target_sources(prefix_router_ratios PRIVATE ratio_capi.cc)
+  target_compile_definitions(prefix_router_ratios PRIVATE PREFIX_ROUTER_HAVE_CAPI)
+  target_link_libraries(prefix_router_ratios PRIVATE prefixrouter::capi)
+endif()
 
 add_executable(prefix_router_benchmarks
   hash_bench.cc

@@ -30,7 +30,9 @@ int Main(int argc, char** argv) {
       {{"threads_2_vs_1"}, MeasureThreads},
       {{"evict_5m_vs_100k"}, MeasureEvict},
       {{"route_allocations"}, MeasureRouteAllocations},
+#ifdef PREFIX_ROUTER_HAVE_CAPI
       {{"c_overhead_ns"}, MeasureCOverhead},
+#endif
       {{"cached_share_conversation", "balance_conversation"}, MeasureConversation},
       {{"simulator_seconds"}, MeasureSimulator},
   };

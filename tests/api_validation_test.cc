@@ -241,6 +241,12 @@ TEST_CASE("AddInstance refuses each option out of its range and names it", "[api
   CHECK(fleet.router().AddInstance(instance).ok());
   CHECK(fleet.router().FindInstance(instance.name, UINT32_MAX).ok());
   CHECK_FALSE(fleet.router().FindInstance("nul", UINT32_MAX).ok());
+
+  const InstanceId id = *fleet.router().FindInstance(instance.name, UINT32_MAX);
+  CHECK(*fleet.router().InstanceName(id) == instance.name);
+  REQUIRE(fleet.router().RemoveInstance(id).ok());
+  CHECK(fleet.router().InstanceName(id).status().code() == StatusCode::kNotFound);
+  CHECK(fleet.router().InstanceName({}).status().code() == StatusCode::kNotFound);
 }
 
 TEST_CASE("Calls about an instance refuse what they cannot use", "[api][validation]") {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds and tests everything: release, address and undefined-behaviour sanitizers, thread
-# sanitizer, lock annotations, headers on their own, format, README, reference. A part that fails does not stop
-# the rest. The last line is "N passed, N failed", and the exit code is 1 if anything failed.
+# sanitizer, lock annotations, headers on their own, format, README, reference. A part that fails
+# does not stop the rest. The last line is "N passed, N failed", and the exit code is 1 if anything failed.
 #
 # Usage: scripts/test.sh
 set -u
@@ -116,10 +116,9 @@ fi
 check setup scripts/setup.sh
 check "release build" build release && run_tests release
 # All tests and the replay tool, which reads files of others; not the benchmarks.
-check "asan-ubsan build" build asan-ubsan --target readme_example prefix_router_replay \
-  prefix_router_simulate prefix_router_{unit,case,stress,replay,simulator}_tests && run_tests asan-ubsan
 check "asan-ubsan build" build asan-ubsan --target readme_example readme_example_c prefix_router_c_api_doc \
-  prefix_router_replay prefix_router_{unit,case,stress,replay,capi,boundary}_tests && run_tests asan-ubsan
+  prefix_router_replay prefix_router_simulate \
+  prefix_router_{unit,case,stress,replay,simulator,capi,boundary}_tests && run_tests asan-ubsan
 # What uses threads, and what uses the whole router.
 check "tsan build" build tsan --target prefix_router_{stress,case,capi}_tests &&
   run_tests tsan -L 'stress|cases'

@@ -16,8 +16,10 @@ constexpr double kSlopePrior = 0.001;
 // Times below this are taken as this long: errors are relative.
 constexpr double kShortest = 1e-6;
 // A sample counts as at most so many times what was expected: the wait for a slot in a full batch,
-// or a stalled engine, is not the fleet's speed.
+// or a stalled engine, is not the fleet's speed. But if many are like that, the model is wrong, so
+// each makes it forget.
 constexpr double kOutlier = 4;
+constexpr double kOutlierDecay = 0.8;
 constexpr double kSlopeMin = 1e-6;
 constexpr double kSlopeMax = 1e6;
 constexpr double kLongest = 1e6;
@@ -38,17 +40,19 @@ void TtftModel::Add(double prefill_s, double ttft_s) {
   const double expected = std::max(Predict(x), kShortest);
   const double y = std::clamp(ttft_s, 0.0, std::min(kOutlier * expected, kLongest));
   const double weight = 1 / (expected * expected);
-  w_ = w_ * kModelDecay + weight;
-  wx_ = wx_ * kModelDecay + weight * x;
-  wxx_ = wxx_ * kModelDecay + weight * x * x;
-  wy_ = wy_ * kModelDecay + weight * y;
-  wxy_ = wxy_ * kModelDecay + weight * x * y;
+  const double decay = ttft_s > kOutlier * expected ? kOutlierDecay : kModelDecay;
+  w_ = w_ * decay + weight;
+  wx_ = wx_ * decay + weight * x;
+  wxx_ = wxx_ * decay + weight * x * x;
+  wy_ = wy_ * decay + weight * y;
+  wxy_ = wxy_ * decay + weight * x * y;
 
   // Minimises sum weight (overhead + slope x - y)^2 + prior.
   const double a11 = w_ + kOverheadPrior * weight;
-  const double a22 = wxx_ + kSlopePrior;
+  const double slope_prior = kSlopePrior / (slope_ * slope_);  // relative too
+  const double a22 = wxx_ + slope_prior;
   const double determinant = a11 * a22 - wx_ * wx_;
-  const double b2 = wxy_ + kSlopePrior;
+  const double b2 = wxy_ + slope_prior;
   double overhead = (wy_ * a22 - b2 * wx_) / determinant;
   double slope = (a11 * b2 - wx_ * wy_) / determinant;
   if (!(overhead >= 0) || !(slope >= kSlopeMin)) {

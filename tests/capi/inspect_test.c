@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-enum { kTokens = 64 };
+enum { kTokens = 64, kLongTokens = 640 };
 
 static void score_table(void) {
   uint64_t ids[3];
@@ -72,30 +72,30 @@ static void score_buffers(void) {
 
 static void statistics(void) {
   uint64_t ids[2], chosen;
-  uint32_t tokens[kTokens];
+  uint32_t tokens[kLongTokens];
   size_t count = 0;
   prefix_router* router = make_router(2, ids, NULL);
   prefix_router_stats stats;
   prefix_router_instance_stats rows[2];
-  fill_tokens(tokens, kTokens, 1);
-  CHECK_OK(prefix_router_route(router, tokens, kTokens, &chosen));
-  CHECK_OK(prefix_router_route(router, tokens, kTokens, &chosen));
+  fill_tokens(tokens, kLongTokens, 1);
+  CHECK_OK(prefix_router_route(router, tokens, kLongTokens, &chosen));
+  CHECK_OK(prefix_router_route(router, tokens, kLongTokens, &chosen));
   stats.struct_size = sizeof stats;
   rows[0].struct_size = sizeof rows[0];
   CHECK_OK(prefix_router_get_stats(router, &stats, rows, 2, &count));
   CHECK(stats.struct_size == sizeof stats && count == 2);
   CHECK(stats.requests == 2 && stats.rejected == 0);
-  CHECK(stats.prompt_tokens == 2 * kTokens && stats.cached_tokens == kTokens);
+  CHECK(stats.prompt_tokens == 2 * kLongTokens && stats.cached_tokens == kLongTokens);
   CHECK(stats.decided_by_lowest_cost + stats.decided_by_near_tie == 2);
   CHECK(stats.decided_by_only_candidate == 0 && stats.decided_by_session == 0);
   CHECK(stats.index_budget_bytes == 1u << 30);
   CHECK(stats.index_bytes > 0 && stats.index_runs == 1);
-  CHECK(stats.index_blocks == kTokens / 16 && stats.blocks_held == kTokens / 16);
+  CHECK(stats.index_blocks == kLongTokens / 16 && stats.blocks_held == kLongTokens / 16);
   CHECK(stats.blocks_evicted == 0 && stats.leases_active == 0 && stats.sessions == 0);
   CHECK(rows[0].instance == ids[0] && rows[1].instance == ids[1]);
   CHECK(rows[1].struct_size == sizeof rows[1]);
   CHECK(rows[0].requests + rows[1].requests == 2);
-  CHECK(rows[0].blocks_held + rows[1].blocks_held == kTokens / 16);
+  CHECK(rows[0].blocks_held + rows[1].blocks_held == kLongTokens / 16);
   CHECK(rows[0].capacity_scale == 1 && rows[0].reserved == 0);
   prefix_router_destroy(router);
 }

@@ -1,0 +1,29 @@
+// Token ids in an array of whatever integer type: a view of it, and its checked copy to uint32.
+#ifndef PREFIXROUTER_PYTHON_SRC_TOKEN_ARRAY_H_
+#define PREFIXROUTER_PYTHON_SRC_TOKEN_ARRAY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace prefixrouter::python {
+
+// One-dimensional integers in native byte order.
+struct ArrayView {
+  const char* data = nullptr;
+  size_t size = 0;
+  ptrdiff_t stride_bytes = 0;  // from one element to the next; may be negative
+  size_t item_bytes = 0;       // 1, 2, 4 or 8
+  bool is_signed = false;
+
+  // Can be used where it lies: contiguous, aligned, uint32.
+  bool IsPlainUint32() const;
+};
+
+// A copy as uint32. Throws ValueError naming the first element that is no token id, and its
+// position.
+std::unique_ptr<uint32_t[]> CopyTokens(const ArrayView& view);
+
+}  // namespace prefixrouter::python
+
+#endif  // PREFIXROUTER_PYTHON_SRC_TOKEN_ARRAY_H_

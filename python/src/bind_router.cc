@@ -150,9 +150,9 @@ PyObject* Route(PyObject* self, PyObject* const* arguments, Py_ssize_t count, Py
   return Guarded([&] {
     auto& router = py::handle(self).cast<PyRouter&>();
     const PyRouter::Call call(router);
-    const PyRequest request(router, "route", arguments, count, keywords);
+    PyRequest request(router, "route", arguments, count, keywords);
     const Result<Decision> decision =
-        WithoutGil(request.is_long(), [&] { return call->Route(request.request()); });
+        request.Perform([&](const Request& r) { return call->Route(r); });
     RaiseUnlessOk(decision.status());
     return router.instances().Name(decision->instance).inc_ref().ptr();
   });
@@ -162,9 +162,9 @@ PyObject* Decide(PyObject* self, PyObject* const* arguments, Py_ssize_t count, P
   return Guarded([&] {
     auto& router = py::handle(self).cast<PyRouter&>();
     const PyRouter::Call call(router);
-    const PyRequest request(router, "decide", arguments, count, keywords);
+    PyRequest request(router, "decide", arguments, count, keywords);
     const Result<Decision> decision =
-        WithoutGil(request.is_long(), [&] { return call->Route(request.request()); });
+        request.Perform([&](const Request& r) { return call->Route(r); });
     RaiseUnlessOk(decision.status());
     return MakeDecision(*decision, router.instances()).release().ptr();
   });
@@ -175,9 +175,8 @@ PyObject* Acquire(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
   return Guarded([&] {
     auto& router = py::handle(self).cast<PyRouter&>();
     const PyRouter::Call call(router);
-    const PyRequest request(router, "acquire", arguments, count, keywords);
-    Result<Lease> lease =
-        WithoutGil(request.is_long(), [&] { return call->Acquire(request.request()); });
+    PyRequest request(router, "acquire", arguments, count, keywords);
+    Result<Lease> lease = request.Perform([&](const Request& r) { return call->Acquire(r); });
     RaiseUnlessOk(lease.status());
     py::object decision = MakeDecision(lease->decision(), router.instances());
     return MakeLease(*std::move(lease), self, std::move(decision)).release().ptr();
@@ -188,9 +187,9 @@ PyObject* Score(PyObject* self, PyObject* const* arguments, Py_ssize_t count, Py
   return Guarded([&] {
     auto& router = py::handle(self).cast<PyRouter&>();
     const PyRouter::Call call(router);
-    const PyRequest request(router, "score", arguments, count, keywords);
+    PyRequest request(router, "score", arguments, count, keywords);
     const Result<ScoreTable> table =
-        WithoutGil(request.is_long(), [&] { return call->Score(request.request()); });
+        request.Perform([&](const Request& r) { return call->Score(r); });
     RaiseUnlessOk(table.status());
     return MakeScoreTable(*table, router.instances()).release().ptr();
   });

@@ -1,6 +1,7 @@
 #include "prompt.h"
 
 #include "arguments.h"
+#include "errors.h"
 
 namespace prefixrouter::python {
 namespace {
@@ -36,17 +37,12 @@ uint32_t ReadItem(PyObject* item, size_t position) {
   const long long value = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
   if (value == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
   if (overflow != 0 || value < 0 || value > static_cast<long long>(UINT32_MAX)) {
-    RaiseTokenOutOfRange(position, Shown(index));
+    Raise(TokenOutOfRange(position, Shown(index)));
   }
   return static_cast<uint32_t>(value);
 }
 
 }  // namespace
-
-void RaiseTokenOutOfRange(size_t position, const std::string& token) {
-  throw py::value_error("tokens[" + std::to_string(position) + "] is " + token +
-                        "; token ids are 0 to 4294967295");
-}
 
 Prompt::Prompt(py::handle value) {
   PyObject* const object = value.ptr();
@@ -62,7 +58,7 @@ Prompt::Prompt(py::handle value) {
     ReadBuffer(value);
   } else if (DlpackTensor::Accepts(value)) {
     tensor_.emplace(value);
-    Read(tensor_->view());
+    array_ = tensor_->view();
   } else {
     throw py::type_error(
         "tokens must be a list, a tuple, an array of integers, a str or bytes, got " +
@@ -70,15 +66,21 @@ Prompt::Prompt(py::handle value) {
   }
 }
 
-void Prompt::Put(Request* request) const {
+Status Prompt::Put(Request* request) {
+  if (array_.IsPlainUint32()) {
+    tokens_ = {reinterpret_cast<const uint32_t*>(array_.data), array_.size};
+  } else if (array_.size != 0) {
+    copy_.reset(new uint32_t[array_.size]);
+    tokens_ = {copy_.get(), array_.size};
+    if (Status copied = CopyTokens(array_, copy_.get()); !copied.ok()) return copied;
+  }
   request->form = form_;
   request->tokens = tokens_;
   request->text = text_;
+  return Status();
 }
 
-size_t Prompt::bytes() const {
-  return form_ == PromptForm::kText ? text_.size() : tokens_.size() * sizeof(uint32_t);
-}
+size_t Prompt::bytes_left() const { return text_.size() + array_.size * array_.item_bytes; }
 
 void Prompt::ReadItems(py::handle sequence) {
   PyObject* const object = sequence.ptr();
@@ -117,23 +119,11 @@ void Prompt::ReadBuffer(py::handle value) {
         "text, view.cast('I') for token ids");
   }
   if (buffer_.dimensions() != 1) RaiseWrongShape(buffer_.shape(), buffer_.dimensions());
-  ArrayView view;
-  view.data = buffer_.data();
-  view.size = buffer_.size();
-  view.stride_bytes = buffer_.stride_bytes();
-  view.item_bytes = buffer_.item_bytes();
-  view.is_signed = kind == Buffer::Kind::kSigned;
-  Read(view);
-}
-
-void Prompt::Read(const ArrayView& view) {
-  if (view.size == 0) return;
-  if (view.IsPlainUint32()) {
-    tokens_ = {reinterpret_cast<const uint32_t*>(view.data), view.size};
-  } else {
-    copy_ = CopyTokens(view);
-    tokens_ = {copy_.get(), view.size};
-  }
+  array_.data = buffer_.data();
+  array_.size = buffer_.size();
+  array_.stride_bytes = buffer_.stride_bytes();
+  array_.item_bytes = buffer_.item_bytes();
+  array_.is_signed = kind == Buffer::Kind::kSigned;
 }
 
 }  // namespace prefixrouter::python

@@ -29,23 +29,26 @@ namespace py = pybind11;
 
 class Prompt {
  public:
-  // `value` must outlive the prompt. Needs the GIL.
+  // `value` must outlive the prompt.
   explicit Prompt(py::handle value);
   Prompt(const Prompt&) = delete;
   Prompt& operator=(const Prompt&) = delete;
 
-  // Sets the request's form and its tokens or text.
-  void Put(Request* request) const;
-  // Length of what is hashed.
-  size_t bytes() const;
+  // Sets the request's form and its tokens or text, after copying an array that has to be copied.
+  // Once. INVALID_ARGUMENT: it has an element that is no token id. Needs no GIL.
+  Status Put(Request* request);
+  // Length of what is still to be read, without the GIL. 0 for lists and tuples, which have been
+  // read with it: that takes ten times as long as the rest of the call, too long for other threads
+  // to gain from the rest.
+  size_t bytes_left() const;
 
  private:
   void ReadItems(py::handle sequence);
   void ReadBuffer(py::handle value);
-  void Read(const ArrayView& view);
 
   std::string_view text_;
   Span<const uint32_t> tokens_;
+  ArrayView array_;  // to be copied to copy_ and tokens_, if its size is not 0
   PromptForm form_ = PromptForm::kTokens;
 
   // What tokens_ lie in.
@@ -54,8 +57,7 @@ class Prompt {
   Buffer buffer_;
 };
 
-// The exceptions that all forms of token ids share.
-[[noreturn]] void RaiseTokenOutOfRange(size_t position, const std::string& token);
+// ValueError: an array of other than one dimension.
 template <typename Size>
 [[noreturn]] void RaiseWrongShape(const Size* shape, int dimensions) {
   std::string text = "tokens must have one dimension, got shape (";

@@ -29,9 +29,6 @@ constexpr const char* kNames[kKeywordCount] = {
 // The interned names: those in a call are the same objects.
 std::array<PyObject*, kKeywordCount> interned_names;
 
-// From this length on the library works longer than leaving and taking the GIL costs.
-constexpr size_t kLongBytes = 8192;
-
 int FindKeyword(PyObject* name) {
   for (int i = 0; i < kKeywordCount; ++i) {
     if (interned_names[i] == name) return i;
@@ -69,10 +66,7 @@ PyRequest::PyRequest(PyRouter& router, const char* function, PyObject* const* ar
     }
   }
   if (!prompt_) RaiseCallError(function, "misses its argument tokens");
-  prompt_->Put(&request_);
 }
-
-bool PyRequest::is_long() const { return prompt_->bytes() >= kLongBytes; }
 
 void PyRequest::ReadKeyword(PyRouter& router, const char* function, PyObject* name,
                             py::handle value) {

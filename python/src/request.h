@@ -8,8 +8,11 @@
 
 #include <pybind11/pybind11.h>
 
+#include <optional>
+#include <type_traits>
 #include <vector>
 
+#include "gil.h"
 #include "prefixrouter/request.h"
 #include "prompt.h"
 #include "router.h"
@@ -33,11 +36,20 @@ class PyRequest {
   PyRequest(PyRouter& router, const char* function, PyObject* const* arguments, Py_ssize_t count,
             PyObject* keywords);
 
-  const Request& request() const { return request_; }
-  // Worth leaving the GIL for.
-  bool is_long() const;
+  // The value of call(Request), a Result, without the GIL if that pays. Once.
+  template <typename Call>
+  std::invoke_result_t<Call, const Request&> Perform(Call&& call) {
+    return WithoutGil(prompt_->bytes_left() >= kLongBytes,
+                      [&]() -> std::invoke_result_t<Call, const Request&> {
+                        if (Status put = prompt_->Put(&request_); !put.ok()) return put;
+                        return call(request_);
+                      });
+  }
 
  private:
+  // From this length on the work takes longer than leaving and taking the GIL.
+  static constexpr size_t kLongBytes = 8192;
+
   void ReadKeyword(PyRouter& router, const char* function, PyObject* name, py::handle value);
   void ReadMultimodal(py::handle value);
   void ReadAllowed(PyRouter& router, py::handle value);

@@ -1,11 +1,7 @@
 #include "token_array.h"
 
 #include <cstring>
-#include <string>
 #include <type_traits>
-
-#include "arguments.h"
-#include "prompt.h"
 
 namespace prefixrouter::python {
 namespace {
@@ -28,7 +24,7 @@ T Load(const char* place) {
 }
 
 template <typename T>
-void CopyAs(const ArrayView& view, uint32_t* out) {
+Status CopyAs(const ArrayView& view, uint32_t* out) {
   uint64_t all_bits = 0;
   if (view.stride_bytes == static_cast<ptrdiff_t>(sizeof(T))) {
     // A loop of its own, because the compiler makes vector instructions of this one.
@@ -45,12 +41,14 @@ void CopyAs(const ArrayView& view, uint32_t* out) {
       out[i] = static_cast<uint32_t>(wide);
     }
   }
-  if (all_bits >> 32 == 0) return;
+  if (all_bits >> 32 == 0) return Status();
   const char* place = view.data;
   for (size_t i = 0; i < view.size; ++i, place += view.stride_bytes) {
     const T value = Load<T>(place);
-    if (Widen(value) >> 32 != 0) RaiseTokenOutOfRange(i, std::to_string(value));
+    if (Widen(value) >> 32 != 0) return TokenOutOfRange(i, std::to_string(value));
   }
+  // Another thread has changed the array meanwhile.
+  return Status(StatusCode::kInvalidArgument, "tokens changed while they were read");
 }
 
 }  // namespace
@@ -61,38 +59,34 @@ bool ArrayView::IsPlainUint32() const {
          reinterpret_cast<uintptr_t>(data) % alignof(uint32_t) == 0;
 }
 
-std::unique_ptr<uint32_t[]> CopyTokens(const ArrayView& view) {
-  std::unique_ptr<uint32_t[]> tokens(new uint32_t[view.size]);
+Status CopyTokens(const ArrayView& view, uint32_t* tokens) {
   switch (view.item_bytes * 2 + (view.is_signed ? 1 : 0)) {
     case 2:
-      CopyAs<uint8_t>(view, tokens.get());
-      break;
+      return CopyAs<uint8_t>(view, tokens);
     case 3:
-      CopyAs<int8_t>(view, tokens.get());
-      break;
+      return CopyAs<int8_t>(view, tokens);
     case 4:
-      CopyAs<uint16_t>(view, tokens.get());
-      break;
+      return CopyAs<uint16_t>(view, tokens);
     case 5:
-      CopyAs<int16_t>(view, tokens.get());
-      break;
+      return CopyAs<int16_t>(view, tokens);
     case 8:
-      CopyAs<uint32_t>(view, tokens.get());
-      break;
+      return CopyAs<uint32_t>(view, tokens);
     case 9:
-      CopyAs<int32_t>(view, tokens.get());
-      break;
+      return CopyAs<int32_t>(view, tokens);
     case 16:
-      CopyAs<uint64_t>(view, tokens.get());
-      break;
+      return CopyAs<uint64_t>(view, tokens);
     case 17:
-      CopyAs<int64_t>(view, tokens.get());
-      break;
+      return CopyAs<int64_t>(view, tokens);
     default:
-      throw py::type_error("tokens must have items of 1, 2, 4 or 8 bytes, got " +
-                           std::to_string(view.item_bytes));
+      return Status(
+          StatusCode::kInvalidArgument,
+          "tokens must have items of 1, 2, 4 or 8 bytes, got " + std::to_string(view.item_bytes));
   }
-  return tokens;
+}
+
+Status TokenOutOfRange(size_t position, const std::string& number) {
+  return Status(StatusCode::kInvalidArgument, "tokens[" + std::to_string(position) + "] is " +
+                                                  number + "; token ids are 0 to 4294967295");
 }
 
 }  // namespace prefixrouter::python

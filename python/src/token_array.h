@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <string>
+
+#include "prefixrouter/status.h"
 
 namespace prefixrouter::python {
 
@@ -13,16 +15,19 @@ struct ArrayView {
   const char* data = nullptr;
   size_t size = 0;
   ptrdiff_t stride_bytes = 0;  // from one element to the next; may be negative
-  size_t item_bytes = 0;       // 1, 2, 4 or 8
+  size_t item_bytes = 0;       // 1, 2, 4 or 8; others are refused by CopyTokens
   bool is_signed = false;
 
   // Can be used where it lies: contiguous, aligned, uint32.
   bool IsPlainUint32() const;
 };
 
-// A copy as uint32. Throws ValueError naming the first element that is no token id, and its
-// position.
-std::unique_ptr<uint32_t[]> CopyTokens(const ArrayView& view);
+// Copies the elements to `tokens`, which has room for them. INVALID_ARGUMENT names the first one
+// that is no token id, and its position. Needs no GIL.
+Status CopyTokens(const ArrayView& view, uint32_t* tokens);
+
+// What is said of a number that is no token id.
+Status TokenOutOfRange(size_t position, const std::string& number);
 
 }  // namespace prefixrouter::python
 

@@ -378,7 +378,9 @@ void BindRouter(py::module_& module) {
   PyRequest::MakeNames();
   py::class_<PyRouter> cls(module, "PrefixRouter", py::custom_type_setup(SetUpGarbageCollection),
                            kDoc);
-  cls.def(py::init([](const py::kwargs& options) { return std::make_unique<PyRouter>(options); }),
+  cls.def(py::init([](const py::kwargs& options) {
+            return std::unique_ptr<PyRouter>(::new PyRouter(options));
+          }),
           kInitDoc);
   BindInstanceCalls(cls);
   BindRequests(cls);

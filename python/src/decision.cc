@@ -83,8 +83,9 @@ void Bind(py::class_<Class>& cls, const char* name, Field ScoreRow::*field, cons
 }
 
 void BindCostParts(py::module_& module) {
-  py::class_<CostParts>(module, "CostParts", kCostDoc)
-      .def_readonly("pending", &CostParts::pending, "Prefill work that is ahead of the request.")
+  py::class_<CostParts> cls(module, "CostParts", py::is_final(), kCostDoc);
+  ForbidNew(cls);
+  cls.def_readonly("pending", &CostParts::pending, "Prefill work that is ahead of the request.")
       .def_readonly("uncached", &CostParts::uncached,
                     "The prompt's uncached tokens, times the miss weight.")
       .def_readonly("requests", &CostParts::requests, "Requests in flight.")
@@ -95,7 +96,8 @@ void BindCostParts(py::module_& module) {
 }
 
 void BindDecisionClass(py::module_& module) {
-  py::class_<PyDecision> cls(module, "Decision", kDecisionDoc);
+  py::class_<PyDecision> cls(module, "Decision", py::is_final(), kDecisionDoc);
+  ForbidNew(cls);
   cls.def_property_readonly(
       "instance", [](const PyDecision& self) { return self.instance; },
       "Instance: the chosen one.");
@@ -137,7 +139,8 @@ void BindDecisionClass(py::module_& module) {
 }
 
 void BindScoreRow(py::module_& module) {
-  py::class_<PyScoreRow> cls(module, "ScoreRow", kRowDoc);
+  py::class_<PyScoreRow> cls(module, "ScoreRow", py::is_final(), kRowDoc);
+  ForbidNew(cls);
   cls.def_property_readonly(
       "instance", [](const PyScoreRow& self) { return self.instance; },
       "Instance: whose row it is.");
@@ -170,9 +173,10 @@ void BindDecision(py::module_& module) {
   BindCostParts(module);
   BindDecisionClass(module);
   BindScoreRow(module);
-  py::class_<PyScoreTable>(module, "ScoreTable", kTableDoc)
-      .def_readonly("prompt_tokens", &PyScoreTable::prompt_tokens,
-                    "int: length of the prompt in tokens; estimated for text.")
+  py::class_<PyScoreTable> cls(module, "ScoreTable", py::is_final(), kTableDoc);
+  ForbidNew(cls);
+  cls.def_readonly("prompt_tokens", &PyScoreTable::prompt_tokens,
+                   "int: length of the prompt in tokens; estimated for text.")
       .def_readonly("miss_weight", &PyScoreTable::miss_weight,
                     "float: weight of an uncached token against a queued one.")
       .def_property_readonly(

@@ -28,16 +28,19 @@ constexpr const char* kStateDoc =
 
 }  // namespace
 
+void ForbidNew(py::handle cls) { reinterpret_cast<PyTypeObject*>(cls.ptr())->tp_new = nullptr; }
+
 void BindInstance(py::module_& module) {
   py::native_enum<InstanceState>(module, "InstanceState", "enum.Enum", kStateDoc)
       .value("READY", InstanceState::kReady)
       .value("DRAINING", InstanceState::kDraining)
       .value("DOWN", InstanceState::kDown)
       .finalize();
-  py::class_<Instance>(module, "Instance", kInstanceDoc)
-      .def_property_readonly(
-          "name", [](const Instance& self) { return self.name; },
-          "Name, as given to ``add_instance``.")
+  py::class_<Instance> cls(module, "Instance", py::is_final(), kInstanceDoc);
+  ForbidNew(cls);
+  cls.def_property_readonly(
+         "name", [](const Instance& self) { return self.name; },
+         "Name, as given to ``add_instance``.")
       .def_property_readonly(
           "rank", [](const Instance& self) { return self.rank; }, "Data-parallel rank.")
       .def_property_readonly(

@@ -22,6 +22,10 @@ struct Instance {
   uint64_t router_number = 0;  // PyRouter::number of its router
 };
 
+// Makes a class one of which Python can make no objects, in no way: those are made here, with their
+// content. (A pybind11 object made by __new__ would have a content that is never initialised.)
+void ForbidNew(py::handle cls);
+
 // Adds Instance and InstanceState to the module.
 void BindInstance(py::module_& module);
 

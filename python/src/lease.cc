@@ -130,9 +130,11 @@ FinishInfo ToFinishInfo(py::handle output_tokens, py::handle engine_cached_token
 LeaseId ToLeaseId(py::handle value) { return LeaseId{ToUint64(value, "lease")}; }
 
 void BindLease(py::module_& module) {
-  py::class_<PyLease>(module, "Lease", py::custom_type_setup(SetUpGarbageCollection), kDoc)
-      .def_property_readonly("decision", &PyLease::decision,
-                             "Decision: the chosen instance, and why it was chosen.")
+  py::class_<PyLease> cls(module, "Lease", py::is_final(),
+                          py::custom_type_setup(SetUpGarbageCollection), kDoc);
+  ForbidNew(cls);
+  cls.def_property_readonly("decision", &PyLease::decision,
+                            "Decision: the chosen instance, and why it was chosen.")
       .def_property_readonly(
           "instance", [](const PyLease& self) { return self.decision().attr("instance"); },
           "Instance: the chosen one.")

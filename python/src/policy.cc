@@ -164,7 +164,8 @@ void BindScalar(py::class_<PyPolicyInput>& cls, const char* name, Field PolicyIn
 }  // namespace
 
 void BindPolicy(py::module_& module) {
-  py::class_<PyPolicyInput> cls(module, "PolicyInput", kDoc);
+  py::class_<PyPolicyInput> cls(module, "PolicyInput", py::is_final(), kDoc);
+  ForbidNew(cls);
   cls.def_readonly("size", &PyPolicyInput::size, "int: elements of each array.");
   cls.def(
       "__len__", [](const PyPolicyInput& self) { return self.size; }, "__len__(self)\n--\n\n");

@@ -28,6 +28,14 @@ class PyRouter {
   PyRouter(const PyRouter&) = delete;
   PyRouter& operator=(const PyRouter&) = delete;
 
+  // pybind11 allocates the content of an object when it is used before __init__ has made it (after
+  // PrefixRouter.__new__ alone), and would go on with memory that nobody has initialised. Routers
+  // are made with `::new`.
+  static void* operator new(size_t) {
+    throw py::type_error("PrefixRouter.__init__() has not been called");
+  }
+  static void operator delete(void* router) { ::operator delete(router); }
+
   // One call on the router, which stays alive until the call is over. Reads the clock first.
   class Call {
    public:

@@ -30,7 +30,8 @@ void Bind(py::class_<Class>& cls, const char* name, Field Stats::*field, const c
 }
 
 void BindInstanceStats(py::module_& module) {
-  py::class_<PyInstanceStats> cls(module, "InstanceStats", kInstanceStatsDoc);
+  py::class_<PyInstanceStats> cls(module, "InstanceStats", py::is_final(), kInstanceStatsDoc);
+  ForbidNew(cls);
   cls.def_property_readonly(
       "instance", [](const PyInstanceStats& self) { return self.instance; },
       "Instance: whose counters they are.");
@@ -77,7 +78,8 @@ void BindInstanceStats(py::module_& module) {
 
 void BindStats(py::module_& module) {
   BindInstanceStats(module);
-  py::class_<PyStats> cls(module, "Stats", kStatsDoc);
+  py::class_<PyStats> cls(module, "Stats", py::is_final(), kStatsDoc);
+  ForbidNew(cls);
   Bind(cls, "requests", &RouterStats::requests, "int: requests that got an instance.");
   Bind(cls, "rejected", &RouterStats::rejected, "int: requests refused by ``max_ttft_s``.");
   Bind(cls, "prompt_tokens", &RouterStats::prompt_tokens, "int: of ``requests``.");

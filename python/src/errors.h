@@ -49,7 +49,7 @@ void StashCurrentException();
 // Runs the body of a function that Python calls directly: what it throws becomes the thread's
 // Python error and a null result. pybind11 does the same for functions that it binds.
 template <typename Body>
-PyObject* Guarded(Body&& body) noexcept {
+PyObject* Guarded(Body&& body) {
   try {
     return body();
   } catch (py::error_already_set& error) {

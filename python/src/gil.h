@@ -14,52 +14,59 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#if defined(__GLIBCXX__)
+#include <cxxabi.h>
+#endif
 
 namespace prefixrouter::python {
 
-// Whether the interpreter is on its way down.
-inline bool Finalizing() {
-#if PY_VERSION_HEX >= 0x030D0000
-  return Py_IsFinalizing() != 0;
+// Runs call(), which takes the GIL or may lose it. When the interpreter ends meanwhile, Python
+// before 3.14 ends the thread in there, by an unwinding that C++ code must not stop, though it has
+// work in its hands; later versions let the thread wait for the end of the process. So does this.
+template <typename Call>
+auto WithGilOrNever(Call&& call) {
+#if defined(__GLIBCXX__)
+  try {
+    return call();
+  } catch (abi::__forced_unwind&) {
+    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+  }
 #else
-  return _Py_IsFinalizing() != 0;
+  return call();
 #endif
 }
 
-// The calling thread does not hold the GIL while an object of this class lives, if `release`.
-class GilReleased {
+// The GIL as one thread leaves it and comes back to it.
+class Gil {
  public:
-  explicit GilReleased(bool release = true)
-      : state_(release && !Finalizing() ? PyEval_SaveThread() : nullptr) {
-    if (state_ != nullptr) EndTurn();
+  // REQUIRES: the calling thread holds the GIL.
+  static void Leave() {
+    away_ = PyEval_SaveThread();
+    PyThreadState* mine = away_;
+    turn_.compare_exchange_strong(mine, nullptr, std::memory_order_relaxed);
   }
-  ~GilReleased() {
-    if (state_ == nullptr) return;
-    // A daemon thread that comes back while the interpreter ends must not go on, and Python before
-    // 3.14 would end it here, in the middle of C++ code. It waits for the end of the process.
-    while (Finalizing()) std::this_thread::sleep_for(std::chrono::hours(1));
-    WaitForTurn();
-    PyEval_RestoreThread(state_);
-    turn_.store(state_, std::memory_order_relaxed);
+  // REQUIRES: it has left it by Leave.
+  static void ComeBack() {
+    PyThreadState* const state = away_;
+    away_ = nullptr;
+    WaitForTurn(state);
+    // PyGILState_Ensure would need parts of the interpreter that may be gone by now.
+    WithGilOrNever([state] { PyEval_RestoreThread(state); });
+    turn_.store(state, std::memory_order_relaxed);
   }
-  GilReleased(const GilReleased&) = delete;
-  GilReleased& operator=(const GilReleased&) = delete;
+  static bool IsAway() { return away_ != nullptr; }
 
  private:
   // 4 us and more, as long as the processor's pause takes. The other thread may be doing something
   // else by now, so there is a limit.
   static constexpr int kSpins = 400;
 
-  void EndTurn() const {
-    PyThreadState* mine = state_;
-    turn_.compare_exchange_strong(mine, nullptr, std::memory_order_relaxed);
-  }
-  void WaitForTurn() const {
+  static void WaitForTurn(PyThreadState* state) {
     for (int spin = 0; spin < kSpins; ++spin) {
       PyThreadState* turn = turn_.load(std::memory_order_relaxed);
-      if (turn == state_) return;
+      if (turn == state) return;
       if (turn == nullptr &&
-          turn_.compare_exchange_strong(turn, state_, std::memory_order_relaxed)) {
+          turn_.compare_exchange_strong(turn, state, std::memory_order_relaxed)) {
         return;
       }
 #if defined(__x86_64__) || defined(__i386__)
@@ -70,8 +77,41 @@ class GilReleased {
 
   // The thread that has come back last and has not left again. Only a hint: the GIL itself decides.
   alignas(64) static inline std::atomic<PyThreadState*> turn_{nullptr};
+  // The state of a thread that is away.
+  static inline thread_local PyThreadState* away_ = nullptr;
+};
 
-  PyThreadState* const state_;
+// The calling thread does not hold the GIL while an object of this class lives, if `release`.
+class GilReleased {
+ public:
+  explicit GilReleased(bool release = true) : released_(release) {
+    if (released_) Gil::Leave();
+  }
+  ~GilReleased() {
+    if (released_) Gil::ComeBack();
+  }
+  GilReleased(const GilReleased&) = delete;
+  GilReleased& operator=(const GilReleased&) = delete;
+
+ private:
+  const bool released_;
+};
+
+// The opposite, for what the library calls: the thread holds the GIL, whether it has left it or
+// not.
+class GilHeld {
+ public:
+  GilHeld() : was_away_(Gil::IsAway()) {
+    if (was_away_) Gil::ComeBack();
+  }
+  ~GilHeld() {
+    if (was_away_) Gil::Leave();
+  }
+  GilHeld(const GilHeld&) = delete;
+  GilHeld& operator=(const GilHeld&) = delete;
+
+ private:
+  const bool was_away_;
 };
 
 // The value of run(), without the GIL if `release`.

@@ -8,6 +8,7 @@
 #include "arguments.h"
 #include "buffer.h"
 #include "errors.h"
+#include "gil.h"
 #include "router.h"
 
 namespace prefixrouter::python {
@@ -216,12 +217,15 @@ void BindPolicy(py::module_& module) {
 }
 
 void PythonPolicy::Score(const PolicyInput& in, float* cost) const {
-  const py::gil_scoped_acquire gil;
+  const GilHeld gil;
   try {
     const py::object policy = router_.policy();  // held: the callable may close the router
     if (!policy) throw std::runtime_error("the policy is gone");
     const py::object input = py::cast(PyPolicyInput(in, router_.instances()));
-    ReadCosts(policy(input), in.size, cost);
+    const py::object costs = py::reinterpret_steal<py::object>(
+        WithGilOrNever([&] { return PyObject_CallOneArg(policy.ptr(), input.ptr()); }));
+    if (!costs) throw py::error_already_set();
+    ReadCosts(costs, in.size, cost);
     return;
   } catch (...) {
     StashCurrentException();

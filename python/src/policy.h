@@ -22,7 +22,7 @@ class PythonPolicy final : public Policy {
   explicit PythonPolicy(const PyRouter& router) : router_(router) {}
 
   const char* name() const override { return "python"; }
-  // With or without the GIL.
+  // On a thread of Python's, which may have left the GIL by GilReleased.
   void Score(const PolicyInput& in, float* cost) const override;
 
  private:

@@ -122,8 +122,10 @@ class Oracle {
     options.name = Unhex(Get("name"));
     options.rank = static_cast<uint32_t>(Uint("rank"));
     options.capacity_blocks = static_cast<uint32_t>(Uint("capacity_blocks"));
-    options.prefill_tokens_per_s = Double("prefill_tokens_per_s");
-    options.weight = Double("weight");
+    if (Has("prefill_tokens_per_s")) {
+      options.prefill_tokens_per_s = Double("prefill_tokens_per_s");
+    }
+    if (Has("weight")) options.weight = Double("weight");
     const auto id = router_->AddInstance(options);
     if (!id.ok()) return Fail(id.status());
     names_[id->value] = Get("name") + "/" + Get("rank");

@@ -14,26 +14,20 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
-#if defined(__GLIBCXX__)
-#include <cxxabi.h>
-#endif
 
 namespace prefixrouter::python {
 
-// Runs call(), which takes the GIL or may lose it. When the interpreter ends meanwhile, Python
-// before 3.14 ends the thread in there, by an unwinding that C++ code must not stop, though it has
-// work in its hands; later versions let the thread wait for the end of the process. So does this.
+// Runs call(), which takes the GIL or may lose it, and throws nothing. When the interpreter ends
+// meanwhile, Python before 3.14 ends the thread in there, by an unwinding that C++ code must not
+// stop, though it has work in its hands; later versions let the thread wait for the end of the
+// process. So does this.
 template <typename Call>
 auto WithGilOrNever(Call&& call) {
-#if defined(__GLIBCXX__)
   try {
     return call();
-  } catch (abi::__forced_unwind&) {
+  } catch (...) {
     for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
   }
-#else
-  return call();
-#endif
 }
 
 // The GIL as one thread leaves it and comes back to it.

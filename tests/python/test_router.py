@@ -1,7 +1,13 @@
 """Instances, requests, errors and the life of a router."""
 
+import array
+import copy
 import gc
 import math
+import os
+import pickle
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -510,8 +516,6 @@ def test_a_router_that_was_never_made_is_refused():
 
 
 def test_results_can_be_made_by_the_router_only(router):
-    import copy
-
     lease = router.acquire(PROMPT)
     for result in (
         router.find_instance("a"),
@@ -565,13 +569,53 @@ def test_cycles_through_policy_clock_and_leases_are_collected():
     assert reference() is None
 
 
+def test_calls_keep_no_references(router):
+    """What is passed, and what comes back, is not kept, however the call ends."""
+    tokens, wide = list(range(1000, 3000)), array.array("q", range(3000))
+    model, name = "model-" + str(id(tokens)), "b" * 3
+    instance = router.add_instance(name, 3)
+    everything = [tokens, tokens[5], wide, model, name, instance, router]
+
+    def use():
+        for prompt in (tokens, wide, model):
+            for call in (router.route, router.decide, router.score, router.acquire):
+                call(prompt, model=model, allowed=[instance], session_key=name)
+                for bad in (
+                    {"allowed": [instance, 5]},
+                    {"allowed": 5},
+                    {"multimodal": [(0, 1), None]},
+                    {"model": 5},
+                    {"tokens": tokens},
+                    {"nonsense": instance},
+                ):
+                    with pytest.raises((TypeError, Error)):
+                        call(prompt, **bad)
+        with pytest.raises(TypeError):
+            router.route([*tokens, None])
+        with pytest.raises(ValueError):
+            router.route(array.array("q", [-1] * 3000))
+        with router.acquire(tokens, allowed=[instance]) as lease:
+            lease.first_token()
+            repr(lease), str(lease.decision), lease.instance
+        router.stats()
+        router.find_instance(name, 3)
+        router.set_instance_state(instance, InstanceState.READY)
+        router.report_load(instance, running_requests=0)
+        router.options
+
+    use()
+    gc.collect()
+    before = [sys.getrefcount(thing) for thing in everything]
+    for _ in range(20):
+        use()
+    gc.collect()
+    assert [sys.getrefcount(thing) for thing in everything] == before
+
+
 # ---- Errors --------------------------------------------------------------------------------------
 
 
 def test_errors_are_exceptions_that_survive_a_copy():
-    import copy
-    import pickle
-
     with pytest.raises(Error) as caught:
         PrefixRouter().route([1])
     for again in (pickle.loads(pickle.dumps(caught.value)), copy.copy(caught.value)):
@@ -581,11 +625,11 @@ def test_errors_are_exceptions_that_survive_a_copy():
     assert issubclass(Error, Exception) and not issubclass(Error, ValueError)
 
 
+@pytest.mark.skipif(
+    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer needs endless memory"
+)
 def test_running_out_of_memory_is_a_memory_error():
     """In a process of its own, with little room left."""
-    import subprocess
-    import sys
-
     program = """
 import resource, prefixrouter
 router = prefixrouter.PrefixRouter(max_prompt_tokens=2**24)

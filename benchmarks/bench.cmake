@@ -36,3 +36,11 @@ prefix_router_internal(prefix_router_benchmarks)
 target_link_libraries(prefix_router_benchmarks PRIVATE
   prefix_router_bench_lib absl::flat_hash_map absl::inlined_vector
   benchmark::benchmark_main Threads::Threads)
+
+# The C++ side of python_ratios.py.
+if(TARGET prefix_router_python)
+  add_library(prefix_router_python_reference MODULE python_reference.cc)
+  prefix_router_configure(prefix_router_python_reference)
+  set_target_properties(prefix_router_python_reference PROPERTIES CXX_VISIBILITY_PRESET hidden)
+  target_link_libraries(prefix_router_python_reference PRIVATE prefixrouter::prefixrouter)
+endif()

@@ -35,11 +35,11 @@ cd "$(dirname "$0")/.."
 
 # Programs that print figures as lines `name value`. Their output is kept in build/release.
 programs=(prefix_router_ratios)
-targets=("${programs[@]}")
+targets=("${programs[@]}" prefix_router_python prefix_router_python_reference)
 if $full; then targets+=(prefix_router_benchmarks); fi
 
 scripts/setup.sh >&2
-cmake --preset release >&2
+cmake --preset release -D PREFIX_ROUTER_BUILD_PYTHON=ON >&2
 cmake --build --preset release --target "${targets[@]}" >&2
 
 build=build/release
@@ -48,6 +48,9 @@ for program in "${programs[@]}"; do
   "$build/benchmarks/$program" > "$build/$program.txt"
   outputs+=("$build/$program.txt")
 done
+PYTHONPATH=$build/python build/venv/bin/python benchmarks/python_ratios.py \
+  --reference "$build/benchmarks/libprefix_router_python_reference.so" > "$build/python_ratios.txt"
+outputs+=("$build/python_ratios.txt")
 status=0
 python3 benchmarks/ratios.py "${report_options[@]}" "${outputs[@]}" || status=$?
 

@@ -17,9 +17,13 @@ packages=(
   libcli11-dev nlohmann-json3-dev zlib1g-dev  # the replay tool
   python3                                   # checks of the replay tool's JSON
   abigail-tools doxygen                     # ABI of the C library, reference of the API
+  python3-dev python3-venv                  # the Python package
 )
-# From the Python package index, into build/venv. The tests use the standard library alone.
-python_packages=()
+# From the Python package index, into build/venv: what builds the Python package, and its tests.
+python_packages=(
+  "pybind11>=3" scikit-build-core build
+  pytest hypothesis numpy mypy
+)
 
 say() { echo "setup: $*" >&2; }
 

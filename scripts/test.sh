@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds and tests everything: release, address and undefined-behaviour sanitizers, thread
-# sanitizer, lock annotations, headers on their own, format, README, reference. A part that fails
-# does not stop the rest. The last line is "N passed, N failed", and the exit code is 1 if anything failed.
+# sanitizer, the Python package, lock annotations, headers on their own, format, README, reference. A
+# part that fails does not stop the rest. The last line is "N passed, N failed", and the exit code is
+# 1 if anything failed.
 #
 # Usage: scripts/test.sh
 set -u
@@ -60,6 +61,39 @@ build() {
   cmake --preset "$preset" && "${run[@]}" cmake --build --preset "$preset" "$@"
 }
 
+# build_python PRESET: the extension module, in a package that runs from build/PRESET/python, and
+# the program that its tests compare it with.
+build_python() {
+  cmake --preset "$1" -D PREFIX_ROUTER_BUILD_PYTHON=ON &&
+    "${run[@]}" cmake --build --preset "$1" --target prefix_router_python prefix_router_python_oracle
+}
+
+# run_pytest NAME PRESET [arguments of pytest]: counts each test of pytest, on the package of a
+# build tree. Variables that the tests need are in the array python_environment.
+python_environment=()
+run_pytest() {
+  local name=$1 preset=$2 log=$logs/${1// /-}.log start=$SECONDS status=0 summary
+  shift 2
+  env "${python_environment[@]}" PYTHONPATH="build/$preset/python" \
+    build/venv/bin/python -m pytest -q -ra "$@" >"$log" 2>&1 || status=$?
+  # "1 failed, 97 passed, 2 skipped in 3.45s"
+  summary=$(grep -E '^[0-9]+ [a-z]+.* in [0-9.]+s' "$log" | tail -n 1)
+  count() { grep -oE "[0-9]+ ($1)" <<<"$summary" | awk '{n += $1} END {print n + 0}'; }
+  local test_passes test_failures
+  test_passes=$(count 'passed')
+  test_failures=$(count 'failed|errors?')
+  # It ended before its summary, or ran nothing.
+  if [ "$status" -ne 0 ] && [ "$test_failures" -eq 0 ]; then test_failures=1; fi
+  passed=$((passed + test_passes))
+  failed=$((failed + test_failures))
+  if [ "$status" -eq 0 ]; then
+    echo "passed  $name: ${summary%% in *} ($((SECONDS - start)) s)"
+  else
+    echo "FAILED  $name: ${summary:-no summary} ($((SECONDS - start)) s); all of the output is in $log:"
+    tail -n 40 "$log" | sed 's/^/        /'
+  fi
+}
+
 sources() {
   find "$@" \( -name '*.h' -o -name '*.cc' -o -name '*.c' \) | sort
 }
@@ -92,7 +126,7 @@ check_c_header() {
 }
 
 check_format() {
-  sources include lib capi examples tests benchmarks | xargs clang-format --dry-run -Werror
+  sources include lib capi python examples tests benchmarks | xargs clang-format --dry-run -Werror
 }
 
 # The examples of the README are the programs that the tests run.
@@ -122,6 +156,19 @@ check "asan-ubsan build" build asan-ubsan --target readme_example readme_example
 # What uses threads, and what uses the whole router.
 check "tsan build" build tsan --target prefix_router_{stress,case,capi}_tests &&
   run_tests tsan -L 'stress|cases'
+if check "python build" build_python release; then
+  run_pytest "python tests" release -m "not slow"
+  run_pytest "python package installed" release -m slow
+fi
+# Bad input crashes nothing. The sanitizer must be there before Python is, and the C++ library too,
+# whose exceptions it looks at. Python itself never frees some of its memory.
+if check "python asan-ubsan build" build_python asan-ubsan; then
+  python_environment=(
+    LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libstdc++.so)"
+    ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc
+  )
+  run_pytest "python asan-ubsan tests" asan-ubsan -m "not slow" --ignore tests/python/test_stubs.py
+fi
 check "lock annotations" check_thread_safety
 check "headers alone with g++" check_headers g++
 check "headers alone with clang++" check_headers clang++

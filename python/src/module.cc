@@ -1,0 +1,53 @@
+// The extension module prefixrouter._core. The package prefixrouter re-exports what it defines.
+#include <pybind11/pybind11.h>
+
+#include "decision.h"
+#include "errors.h"
+#include "instance.h"
+#include "lease.h"
+#include "policy.h"
+#include "prefixrouter/policy.h"
+#include "prefixrouter/version.h"
+#include "router.h"
+#include "stats.h"
+
+namespace prefixrouter::python {
+namespace {
+
+py::list GetPolicyNames() {
+  py::list names;
+  for (const std::string& name : PolicyNames()) names.append(name);
+  return names;
+}
+
+}  // namespace
+}  // namespace prefixrouter::python
+
+PYBIND11_MODULE(_core, module) {
+  using namespace prefixrouter::python;
+  // Doc strings begin with signatures of their own, in the form that `inspect` reads.
+  py::options options;
+  options.disable_function_signatures();
+
+  module.doc() = "The compiled part of the package prefixrouter.";
+  module.attr("__version__") = PREFIX_ROUTER_VERSION_STRING;
+  BindErrors(module);
+  BindInstance(module);
+  BindDecision(module);
+  BindStats(module);
+  BindPolicy(module);
+  BindLease(module);
+  BindRouter(module);
+  module.def("policy_names", &GetPolicyNames,
+             "policy_names()\n--\n\n"
+             "The names of the built-in policies.\n"
+             "\n"
+             "Returns:\n"
+             "    list[str]: What ``PrefixRouter(policy=...)`` takes.\n");
+  // Users know the classes by the package's name.
+  for (const char* name : {"StatusCode", "Instance", "InstanceState", "CostParts", "Decision",
+                           "ScoreRow", "ScoreTable", "InstanceStats", "Stats", "PolicyInput",
+                           "Lease", "PrefixRouter", "policy_names"}) {
+    module.attr(name).attr("__module__") = "prefixrouter";
+  }
+}

@@ -1,0 +1,151 @@
+#include "stats.h"
+
+#include <string>
+#include <utility>
+
+#include "prefixrouter/decision.h"
+
+namespace prefixrouter::python {
+namespace {
+
+struct PyInstanceStats {
+  InstanceStats stats;
+  py::object instance;
+};
+
+struct PyStats {
+  RouterStats stats;
+  py::tuple instances;
+};
+
+constexpr const char* kStatsDoc =
+    "Counters and sizes of a router, as one consistent copy. Read-only.\n";
+
+constexpr const char* kInstanceStatsDoc = "Counters of one instance, in ``Stats.instances``.\n";
+
+template <typename Class, typename Stats, typename Field>
+void Bind(py::class_<Class>& cls, const char* name, Field Stats::*field, const char* doc) {
+  cls.def_property_readonly(
+      name, [field](const Class& self) { return self.stats.*field; }, doc);
+}
+
+void BindInstanceStats(py::module_& module) {
+  py::class_<PyInstanceStats> cls(module, "InstanceStats", py::is_final(), kInstanceStatsDoc);
+  ForbidNew(cls);
+  cls.def_property_readonly(
+      "instance", [](const PyInstanceStats& self) { return self.instance; },
+      "Instance: whose counters they are.");
+  Bind(cls, "name", &InstanceStats::name, "str: its name.");
+  Bind(cls, "rank", &InstanceStats::rank, "int: its data-parallel rank.");
+  Bind(cls, "state", &InstanceStats::state, "InstanceState: its state now.");
+  Bind(cls, "requests_in_flight", &InstanceStats::requests_in_flight, "int: leases.");
+  Bind(cls, "requests_waiting", &InstanceStats::requests_waiting,
+       "int: leases before their first token.");
+  Bind(cls, "pending_tokens", &InstanceStats::pending_tokens, "int: uncached tokens of those.");
+  Bind(cls, "kv_tokens", &InstanceStats::kv_tokens, "int: prompt and output tokens of leases.");
+  Bind(cls, "fluid_tokens", &InstanceStats::fluid_tokens,
+       "float: predicted work, in tokens, of requests without a lease.");
+  Bind(cls, "blocks_held", &InstanceStats::blocks_held, "int: blocks, predicted and confirmed.");
+  Bind(cls, "capacity_blocks", &InstanceStats::capacity_blocks, "int: as configured.");
+  Bind(cls, "capacity_scale", &InstanceStats::capacity_scale,
+       "float: learned; the true capacity is ``capacity_blocks * capacity_scale``.");
+  Bind(cls, "prefill_tokens_per_s", &InstanceStats::prefill_tokens_per_s,
+       "float: that decisions use; learned, configured or the fleet's.");
+  Bind(cls, "prefill_rate_learned", &InstanceStats::prefill_rate_learned,
+       "bool: the rate is learned.");
+  cls.def_property_readonly(
+      "report_age_s",
+      [](const PyInstanceStats& self) -> py::object {
+        if (self.stats.report_age_s < 0) return py::none();
+        return py::float_(self.stats.report_age_s);
+      },
+      "float or None: age of the last engine report, in seconds.");
+  Bind(cls, "requests", &InstanceStats::requests, "int: requests since it was added.");
+  Bind(cls, "prompt_tokens", &InstanceStats::prompt_tokens, "int: of them.");
+  Bind(cls, "cached_tokens", &InstanceStats::cached_tokens,
+       "int: of them, predicted cached when routed.");
+  cls.def("__repr__", [](const PyInstanceStats& self) {
+    const InstanceStats& stats = self.stats;
+    return "<InstanceStats " + py::repr(self.instance).cast<std::string>() + ": " +
+           std::to_string(stats.requests) + " requests, " +
+           std::to_string(stats.requests_in_flight) + " in flight, " +
+           std::to_string(stats.cached_tokens) + " of " + std::to_string(stats.prompt_tokens) +
+           " tokens cached>";
+  });
+}
+
+}  // namespace
+
+void BindStats(py::module_& module) {
+  BindInstanceStats(module);
+  py::class_<PyStats> cls(module, "Stats", py::is_final(), kStatsDoc);
+  ForbidNew(cls);
+  Bind(cls, "requests", &RouterStats::requests, "int: requests that got an instance.");
+  Bind(cls, "rejected", &RouterStats::rejected, "int: requests refused by ``max_ttft_s``.");
+  Bind(cls, "prompt_tokens", &RouterStats::prompt_tokens, "int: of ``requests``.");
+  Bind(cls, "cached_tokens", &RouterStats::cached_tokens,
+       "int: of them, predicted cached on the chosen instance.");
+  cls.def_property_readonly(
+      "decisions_by_rule",
+      [](const PyStats& self) {
+        py::dict counts;
+        for (size_t rule = 0; rule < std::size(self.stats.decisions_by_rule); ++rule) {
+          counts[RuleName(static_cast<Rule>(rule))] = self.stats.decisions_by_rule[rule];
+        }
+        return counts;
+      },
+      "dict[str, int]: requests by ``Decision.rule``.");
+  Bind(cls, "leases_finished", &RouterStats::leases_finished, "int: leases finished.");
+  Bind(cls, "leases_cancelled", &RouterStats::leases_cancelled, "int: leases cancelled.");
+  Bind(cls, "leases_expired", &RouterStats::leases_expired, "int: leases expired.");
+  Bind(cls, "output_tokens", &RouterStats::output_tokens, "int: reported by finished leases.");
+  Bind(cls, "reported_requests", &RouterStats::reported_requests,
+       "int: finished leases whose engine reported its cached tokens.");
+  Bind(cls, "reported_cached_tokens", &RouterStats::reported_cached_tokens,
+       "int: tokens that it reported.");
+  Bind(cls, "predicted_cached_tokens", &RouterStats::predicted_cached_tokens,
+       "int: tokens that were predicted for the same requests.");
+  Bind(cls, "over_predicted_tokens", &RouterStats::over_predicted_tokens,
+       "int: tokens predicted but not found.");
+  Bind(cls, "under_predicted_tokens", &RouterStats::under_predicted_tokens,
+       "int: tokens found but not predicted.");
+  Bind(cls, "index_bytes", &RouterStats::index_bytes, "int: memory of the index now, in bytes.");
+  Bind(cls, "index_budget_bytes", &RouterStats::index_budget_bytes, "int: its limit, in bytes.");
+  Bind(cls, "index_runs", &RouterStats::index_runs, "int: stretches of blocks without a branch.");
+  Bind(cls, "index_blocks", &RouterStats::index_blocks, "int: distinct blocks.");
+  Bind(cls, "blocks_held", &RouterStats::blocks_held, "int: (block, instance) pairs.");
+  Bind(cls, "blocks_evicted", &RouterStats::blocks_evicted,
+       "int: blocks forgotten by capacity or TTL of an instance.");
+  Bind(cls, "blocks_evicted_by_budget", &RouterStats::blocks_evicted_by_budget,
+       "int: blocks forgotten by ``index_budget_bytes``.");
+  Bind(cls, "blocks_not_remembered", &RouterStats::blocks_not_remembered,
+       "int: blocks that found no room beside those of running requests.");
+  Bind(cls, "leases_active", &RouterStats::leases_active, "int: leases now.");
+  Bind(cls, "sessions", &RouterStats::sessions, "int: sessions now.");
+  cls.def_property_readonly(
+      "instances", [](const PyStats& self) { return self.instances; },
+      "tuple[InstanceStats, ...]: of the live instances.");
+  cls.def("__repr__", [](const PyStats& self) {
+    const RouterStats& stats = self.stats;
+    return "<Stats: " + std::to_string(stats.requests) + " requests, " +
+           std::to_string(stats.cached_tokens) + " of " + std::to_string(stats.prompt_tokens) +
+           " tokens cached, " + std::to_string(stats.leases_active) + " leases active, " +
+           std::to_string(self.instances.size()) + " instances, index of " +
+           std::to_string(stats.index_bytes) + " bytes>";
+  });
+}
+
+py::object MakeStats(RouterStats stats, const InstanceDirectory& instances) {
+  PyStats made;
+  made.instances = py::tuple(stats.instances.size());
+  for (size_t i = 0; i < stats.instances.size(); ++i) {
+    InstanceStats& instance = stats.instances[i];
+    py::object object = py::reinterpret_borrow<py::object>(instances.Find(instance.id));
+    made.instances[i] = py::cast(PyInstanceStats{std::move(instance), std::move(object)});
+  }
+  stats.instances.clear();
+  made.stats = std::move(stats);
+  return py::cast(std::move(made));
+}
+
+}  // namespace prefixrouter::python

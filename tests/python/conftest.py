@@ -1,0 +1,58 @@
+"""What all tests of the Python package share.
+
+The tests run against the package of a build tree, which has the oracle beside it:
+
+    PYTHONPATH=build/release/python build/venv/bin/python -m pytest tests/python
+
+Where the package is installed instead, PREFIX_ROUTER_ORACLE says where the oracle is; without it
+the tests that need the oracle are skipped.
+"""
+
+import os
+import pathlib
+
+import hypothesis
+import pytest
+
+import prefixrouter
+
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=1000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+class ManualClock:
+    """A clock that a test sets, in nanoseconds."""
+
+    def __init__(self):
+        self.nanos = 0
+
+    def __call__(self):
+        return self.nanos
+
+    def advance(self, seconds):
+        self.nanos += int(seconds * 1e9)
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def router(clock):
+    """A router with fixed seeds and the instances "a" and "b"."""
+    router = prefixrouter.PrefixRouter(key_seed=1, random_seed=2, clock=clock)
+    router.add_instance("a")
+    router.add_instance("b")
+    return router
+
+
+@pytest.fixture(scope="session")
+def oracle_program():
+    """The program prefix_router_python_oracle."""
+    beside = pathlib.Path(prefixrouter.__file__).parent.parent / "prefix_router_python_oracle"
+    path = pathlib.Path(os.environ.get("PREFIX_ROUTER_ORACLE", beside))
+    if not path.exists():
+        pytest.skip(f"there is no oracle at {path}")
+    return path

@@ -1,0 +1,182 @@
+"""The committed types and documentation are those of the compiled module."""
+
+import inspect
+import pathlib
+import pydoc
+import re
+import subprocess
+import sys
+
+import pytest
+
+import prefixrouter
+from prefixrouter import _core
+
+PACKAGE = pathlib.Path(prefixrouter.__file__).parent
+PROJECT = pathlib.Path(__file__).parent.parent.parent
+
+# What pybind11 adds to each class, and what is no module to import.
+ALLOWED = r"""
+prefixrouter\.__main__
+prefixrouter\._core\.(StatusCode|InstanceState)\.__pybind11_native_enum__
+prefixrouter\._core\.(CostParts|Decision|Instance|InstanceStats|Lease|PolicyInput)(\.__init__)?
+prefixrouter\._core\.(PrefixRouter|ScoreRow(\.__init__)?|ScoreTable(\.__init__)?|Stats(\.__init__)?)
+"""
+
+PUBLIC_CLASSES = [
+    getattr(prefixrouter, name)
+    for name in prefixrouter.__all__
+    if inspect.isclass(getattr(prefixrouter, name))
+]
+METHODS = [
+    pytest.param(member, id=f"{cls.__name__}.{name}")
+    for cls in (prefixrouter.PrefixRouter, prefixrouter.Lease)
+    for name, member in vars(cls).items()
+    if not name.startswith("_") and callable(member)
+]
+
+
+def run_mypy(arguments, directory):
+    return subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"MYPYPATH": str(PACKAGE.parent), "PYTHONPATH": str(PACKAGE.parent)},
+    )
+
+
+def test_the_stub_names_what_the_module_has(tmp_path):
+    pytest.importorskip("mypy")
+    allowlist = tmp_path / "allowed"
+    allowlist.write_text(ALLOWED)
+    result = run_mypy(
+        ["mypy.stubtest", "prefixrouter", "--allowlist", str(allowlist)]
+        + ["--ignore-unused-allowlist"],
+        tmp_path,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_check_of_the_stub_finds_differences(tmp_path):
+    """A stub with another default and one method less must not pass."""
+    pytest.importorskip("mypy")
+    package = tmp_path / "prefixrouter"
+    package.mkdir()
+    for file in PACKAGE.iterdir():
+        if file.suffix in (".py", ".pyi", ".so", ".typed"):
+            (package / file.name).write_bytes(file.read_bytes())
+    stub = package / "_core.pyi"
+    text = stub.read_text()
+    changed = text.replace("block_size: SupportsIndex = 16", "block_size: SupportsIndex = 17")
+    changed = changed.replace("    def release(self) -> int: ...\n", "")
+    assert changed != text
+    stub.write_text(changed)
+    result = subprocess.run(
+        [sys.executable, "-m", "mypy.stubtest", "prefixrouter"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"MYPYPATH": str(tmp_path), "PYTHONPATH": str(tmp_path)},
+    )
+    assert result.returncode == 1
+    assert "PrefixRouter.__init__ is inconsistent" in result.stdout
+    assert "Lease.release is not present in stub" in result.stdout
+
+
+def test_the_package_passes_strict_type_checks(tmp_path):
+    pytest.importorskip("mypy")
+    result = run_mypy(["mypy", "--strict", "-p", "prefixrouter"], tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_code_of_users_is_checked_by_the_types(tmp_path):
+    pytest.importorskip("mypy")
+    (tmp_path / "good.py").write_text(
+        "import array\n"
+        "from typing import List\n"
+        "import prefixrouter\n"
+        "def cost(fleet: prefixrouter.PolicyInput) -> List[float]:\n"
+        "    return [float(n) for n in fleet.requests]\n"
+        "router = prefixrouter.PrefixRouter(block_size=16, policy=cost)\n"
+        "instance: prefixrouter.Instance = router.add_instance('a', 1, weight=2)\n"
+        "name: str = router.route([1, 2], model='m', allowed=['a', instance])\n"
+        "name = router.route(array.array('I', [1]), multimodal=[(0, 1)])\n"
+        "name = router.route('text')\n"
+        "async def send() -> None:\n"
+        "    async with router.acquire((1, 2)) as lease:\n"
+        "        lease.finish(output_tokens=5)\n"
+    )
+    (tmp_path / "bad.py").write_text(
+        "import prefixrouter\n"
+        "router = prefixrouter.PrefixRouter(block='x')\n"
+        "name: int = router.route([1])\n"
+        "router.route(None)\n"
+        "router.route([1.5])\n"
+        "router.finish(1, tokens=3)\n"
+    )
+    good = run_mypy(["mypy", "--strict", "good.py"], tmp_path)
+    assert good.returncode == 0, good.stdout + good.stderr
+    bad = run_mypy(["mypy", "--strict", "bad.py"], tmp_path)
+    lines = {int(line.split(":")[1]) for line in bad.stdout.splitlines() if ": error:" in line}
+    assert lines == {2, 3, 4, 5, 6}, bad.stdout
+
+
+def test_everything_public_is_exported_under_the_name_of_the_package():
+    assert prefixrouter.__all__ == sorted(prefixrouter.__all__, key=str)
+    public = {name for name in vars(_core) if not name.startswith("_")} | {"__version__"}
+    assert set(prefixrouter.__all__) == public
+    for cls in PUBLIC_CLASSES:
+        assert cls.__module__ == "prefixrouter", cls
+
+
+def test_the_version_is_that_of_the_header():
+    header = (PROJECT / "include/prefixrouter/version.h").read_text()
+    (version,) = re.findall(r'VERSION_STRING "(.*)"', header)
+    assert prefixrouter.__version__ == version
+
+
+def test_defaults_in_signatures_are_those_of_the_library():
+    options = prefixrouter.PrefixRouter().options
+    parameters = inspect.signature(prefixrouter.PrefixRouter).parameters
+    assert list(options) != [] and set(options) == set(parameters)
+    for name, parameter in parameters.items():
+        assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        if name in ("key_seed", "random_seed"):
+            assert parameter.default is None and options[name] is not None
+        else:
+            assert options[name] == parameter.default
+            assert type(options[name]) is type(parameter.default), name
+
+    router = prefixrouter.PrefixRouter()
+    parameters = inspect.signature(router.add_instance).parameters
+    router.add_instance("a")
+    (stats,) = router.stats().instances
+    assert stats.capacity_blocks == parameters["capacity_blocks"].default
+    assert stats.rank == parameters["rank"].default
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_has_a_signature_and_google_sections(method):
+    signature = inspect.signature(method)
+    assert next(iter(signature.parameters)) == "self"
+    doc = inspect.getdoc(method)
+    assert "(self" not in doc and "pybind11" not in doc
+    arguments = [name for name in signature.parameters if name not in ("self", "tokens")]
+    if len(signature.parameters) > 1:
+        section = doc.split("Args:\n")[1].split("\n\n")[0]
+        for name in arguments:
+            assert re.search(rf"^    {name} \(.+\): ", section, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("cls", PUBLIC_CLASSES, ids=lambda cls: cls.__name__)
+def test_help_is_readable(cls):
+    text = pydoc.plain(pydoc.render_doc(cls))
+    assert "0x" not in text, "an address says nothing to a reader"
+    assert "_core" not in text
+    for name, member in vars(cls).items():
+        if isinstance(member, property):
+            assert member.__doc__, name
+    assert inspect.getdoc(cls)

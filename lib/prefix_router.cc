@@ -2,11 +2,9 @@
 #include "prefixrouter/prefix_router.h"
 
 #include <chrono>
-#include <exception>
-#include <new>
 #include <random>
-#include <type_traits>
 
+#include "lib/base/guard.h"
 #include "lib/options.h"
 #include "lib/router_core.h"
 
@@ -25,20 +23,6 @@ class SystemClock final : public Clock {
 uint64_t RandomFromSystem() {
   std::random_device device;
   return uint64_t{device()} << 32 | device();
-}
-
-// Runs `call`; what it throws becomes a Status.
-template <typename Call>
-std::invoke_result_t<Call> Guard(Call call) noexcept {
-  try {
-    return call();
-  } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "out of memory");
-  } catch (const std::exception& e) {
-    return Status(StatusCode::kInternal, e.what());
-  } catch (...) {
-    return Status(StatusCode::kInternal, "unknown exception");
-  }
 }
 
 }  // namespace

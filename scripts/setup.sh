@@ -11,6 +11,7 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 packages=(
   cmake ninja-build g++ pkg-config
   clang clang-format clang-tidy             # checks of scripts/test.sh
+  libclang-rt-dev                           # the fuzz targets
   libabsl-dev libxxhash-dev                 # the library
   catch2                                    # the tests
   libbenchmark-dev                          # the benchmarks

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds and tests everything: release, address and undefined-behaviour sanitizers, thread
-# sanitizer, lock annotations, headers on their own, format, README. A part that fails does not stop
-# the rest. The last line is "N passed, N failed", and the exit code is 1 if anything failed.
+# sanitizer, fuzz targets, lock annotations, headers on their own, format, README. A part that fails
+# does not stop the rest. The last line is "N passed, N failed", and the exit code is 1 if anything
+# failed.
 #
 # Usage: scripts/test.sh
 set -u
@@ -107,6 +108,8 @@ check "asan-ubsan build" build asan-ubsan --target readme_example prefix_router_
 # What uses threads, and what uses the whole router.
 check "tsan build" build tsan --target prefix_router_stress_tests prefix_router_case_tests &&
   run_tests tsan -L 'stress|cases'
+# Each fuzz target for some seconds.
+check "fuzz build" build fuzz && run_tests fuzz
 check "lock annotations" check_thread_safety
 check "headers alone with g++" check_headers g++
 check "headers alone with clang++" check_headers clang++

@@ -17,9 +17,12 @@ packages=(
   libbenchmark-dev                          # the benchmarks
   libcli11-dev nlohmann-json3-dev zlib1g-dev  # the replay tool
   python3                                   # checks of the replay tool's JSON
+  python3-venv                              # tests that need Python packages
 )
-# From the Python package index, into build/venv. The tests use the standard library alone.
-python_packages=()
+# From the Python package index, into build/venv.
+python_packages=(
+  prometheus_client  # reads the router's metrics in a test
+)
 
 say() { echo "setup: $*" >&2; }
 

@@ -103,7 +103,7 @@ fi
 check setup scripts/setup.sh
 check "release build" build release && run_tests release
 # All tests and the replay tool, which reads files of others; not the benchmarks.
-check "asan-ubsan build" build asan-ubsan --target readme_example prefix_router_replay \
+check "asan-ubsan build" build asan-ubsan --target readme_example prefix_router_print_metrics prefix_router_replay \
   prefix_router_simulate prefix_router_{unit,case,stress,replay,simulator}_tests && run_tests asan-ubsan
 # What uses threads, and what uses the whole router.
 check "tsan build" build tsan --target prefix_router_stress_tests prefix_router_case_tests &&

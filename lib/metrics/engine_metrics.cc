@@ -111,6 +111,7 @@ void Observe(const ExpositionSample& sample, std::vector<Observation>* observati
       ++*unusable;
       continue;
     }
+    if (known.field != EngineField::kKvUsage) observation.value = std::floor(observation.value);
     Identify(sample, &observation);
     observations->push_back(observation);
   }

@@ -225,6 +225,12 @@ TEST_CASE("engine metrics: counts are whole, and too large a sum is bounded") {
   CHECK(rank.capacity_tokens == int64_t{1} << 53);
   CHECK(rank.CapacityBlocks(1) == std::numeric_limits<int32_t>::max());
   CHECK(rank.CapacityBlocks(0) == 0);
+  // Less than one is none.
+  const EngineRankMetrics small = ParseOne(
+      "sglang:num_running_reqs 0.5\nsglang:page_size 0.5\nsglang:max_total_num_tokens 0.5\n");
+  CHECK(small.load.running_requests == 0);
+  CHECK(small.block_size == -1);
+  CHECK(small.capacity_tokens == -1);
   CHECK(EngineRankMetrics().CapacityBlocks(16) == 0);
 }
 

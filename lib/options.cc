@@ -63,6 +63,7 @@ Status CheckOptions(const RouterOptions& o) {
       CheckRange("lease_ttl_s", o.lease_ttl_s, 0.001, 1e9),
       CheckRange("session_ttl_s", o.session_ttl_s, 0.001, 1e9),
       CheckRange("session_slack_s", o.session_slack_s, 0.0, 1e9),
+      CheckRange<double>("latency_interval_s", o.latency_interval_s, 0.0, INFINITY),
       CheckRange<uint64_t>("max_prompt_tokens", o.max_prompt_tokens, 1, uint64_t{1} << 24),
       CheckRange("max_instances", o.max_instances, 1u, 1u << 20),
       CheckRange("max_sessions", o.max_sessions, 0u, 1u << 31),

@@ -3,9 +3,8 @@
 
 #include <chrono>
 #include <random>
-#include <type_traits>
 
-#include "lib/base/exceptions.h"
+#include "lib/base/guard.h"
 #include "lib/options.h"
 #include "lib/router_core.h"
 
@@ -24,16 +23,6 @@ class SystemClock final : public Clock {
 uint64_t RandomFromSystem() {
   std::random_device device;
   return uint64_t{device()} << 32 | device();
-}
-
-// Runs `call`; what it throws becomes a Status.
-template <typename Call>
-std::invoke_result_t<Call> Guard(Call call) noexcept {
-  try {
-    return call();
-  } catch (...) {
-    return CurrentExceptionStatus();
-  }
 }
 
 }  // namespace

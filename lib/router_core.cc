@@ -95,15 +95,32 @@ class RouterCore::ScratchLoan {
 
 thread_local std::unique_ptr<RouterCore::Scratch> RouterCore::ScratchLoan::spare_;
 
+// Times a call from its Query to the end of the scope, which is to be outside of the lock.
+class RouterCore::Timer {
+ public:
+  Timer(RouterCore& core, const Query& query)
+      : core_(core), due_(core.latency_.Due(query.now_nanos)), started_nanos_(query.now_nanos) {}
+  ~Timer() {
+    if (due_) core_.latency_.Record(core_.Now() - started_nanos_);
+  }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+ private:
+  RouterCore& core_;
+  const bool due_;
+  const int64_t started_nanos_;
+};
+
 RouterCore::Query::Query(const RouterCore& core, const Request& request_in)
     : request(request_in),
+      now_nanos(core.Now()),
       keys(core.hasher_, request_in),
       prompt_tokens(PromptTokens(request_in, core.options_)),
       tokens_per_block(request_in.form == PromptForm::kText
                            ? static_cast<float>(core.options_.text_block_bytes /
                                                 core.options_.text_bytes_per_token)
-                           : static_cast<float>(core.options_.block_size)),
-      now_nanos(core.Now()) {
+                           : static_cast<float>(core.options_.block_size)) {
   if (!request.session_key.empty()) {
     session = core.hasher_.HashBytes(request.session_key.data(), request.session_key.size());
     if (session == 0) session = 1;
@@ -131,6 +148,9 @@ RouterCore::RouterCore(const RouterOptions& options)
       prefix_tokens_(!custom_policy_ && options.policy == "prefix_hash"
                          ? static_cast<float>(options.policy_options.hash_prefix_tokens)
                          : 0),
+      latency_(std::isinf(options.latency_interval_s)
+                   ? LatencyRecorder::kNever
+                   : static_cast<uint64_t>(Nanos(options.latency_interval_s))),
       index_(options.index_budget_bytes),
       load_(options),
       sessions_(options.max_sessions, Nanos(options.session_ttl_s)),
@@ -434,6 +454,7 @@ void RouterCore::MatchQuery(Query& query, bool for_insert, Path* path) {
 Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   if (Status check = CheckRequest(request, options_); !check.ok()) return check;
   Query query(*this, request);
+  const Timer timer(*this, query);
   // A visit to the lock to look at the first block would cost more than a wrong guess now and then.
   query.keys.Hash(known_streak_.load(std::memory_order_relaxed) >= 0);
   const ScratchLoan loan;
@@ -452,7 +473,7 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   const int64_t now = now_nanos_;
   const PolicyInput in = MakeInput(query, scratch);
   if (scratch.choosable == 0) {
-    if (scratch.candidates != 0) ++stats_.rejected;
+    ++(scratch.candidates != 0 ? stats_.rejected : stats_.unavailable);
     return NoCandidate(request, scratch);
   }
   float* const costs = scratch.costs.data();
@@ -495,8 +516,10 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   ++stats_.requests;
   stats_.prompt_tokens += decision.prompt_tokens;
   stats_.cached_tokens += decision.cached_tokens;
+  stats_.best_cached_tokens += decision.best_cached_tokens;
+  stats_.stale_report_decisions += decision.stale_report ? 1 : 0;
   ++stats_.decisions_by_rule[static_cast<int>(decision.rule)];
-  load_.CountRequest(decision.instance, decision.prompt_tokens, decision.cached_tokens);
+  load_.CountRequest(decision);
   if (query.session != 0) sessions_.Set(query.session, decision.instance, now);
 
   const InsertResult inserted = index_.Insert(slot, query.keys, &path, now, lease != nullptr);
@@ -557,6 +580,7 @@ RouterStats RouterCore::Stats() {
   MutexLock lock(mutex_);
   Advance(now);
   RouterStats stats = stats_;
+  stats.route_duration = latency_.Read();
   stats.index_bytes = index_.bytes();
   stats.index_budget_bytes = index_.budget_bytes();
   stats.index_runs = index_.run_count();

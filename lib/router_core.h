@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "lib/base/latency_recorder.h"
 #include "lib/base/mutex.h"
 #include "lib/hash/prompt_keys.h"
 #include "lib/index/prefix_index.h"
@@ -66,13 +67,13 @@ class RouterCore {
     Query(const RouterCore& core, const Request& request);
 
     const Request& request;
+    int64_t now_nanos;  // when the call began
     PromptKeys keys;
     uint64_t prompt_tokens;
     float tokens_per_block;
     uint64_t session = 0;  // hash of the session key; 0: none
     uint64_t affinity;
     uint64_t prefix_hash = 0;
-    int64_t now_nanos;
 
     uint64_t CachedTokens(uint32_t blocks) const;
   };
@@ -89,6 +90,7 @@ class RouterCore {
     uint32_t choosable = 0;          // of them, below max_ttft_s
   };
   class ScratchLoan;
+  class Timer;
   // A copy of the arrays of a PolicyInput, for a custom policy to look at without the lock.
   struct Snapshot;
 
@@ -124,6 +126,7 @@ class RouterCore {
 
   // Below 0: the first blocks of recent prompts were unknown. Written under the lock.
   std::atomic<int> known_streak_{0};
+  LatencyRecorder latency_;
 
   mutable Mutex mutex_;
   PrefixIndex index_ PREFIX_ROUTER_GUARDED_BY(mutex_);

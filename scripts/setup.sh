@@ -11,6 +11,7 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 packages=(
   cmake ninja-build g++ pkg-config
   clang clang-format clang-tidy             # checks of scripts/test.sh
+  libclang-rt-dev                           # the fuzz targets
   libabsl-dev libxxhash-dev                 # the library
   catch2                                    # the tests
   libbenchmark-dev                          # the benchmarks
@@ -23,6 +24,7 @@ packages=(
 python_packages=(
   "pybind11>=3" scikit-build-core build
   pytest hypothesis numpy mypy
+  prometheus_client  # reads the router's metrics in a test
 )
 
 say() { echo "setup: $*" >&2; }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds and tests everything: release, address and undefined-behaviour sanitizers, thread
-# sanitizer, the Python package, lock annotations, headers on their own, format, README, reference. A
-# part that fails does not stop the rest. The last line is "N passed, N failed", and the exit code is
-# 1 if anything failed.
+# sanitizer, the Python package, fuzz targets, lock annotations, headers on their own, format, README,
+# reference. A part that fails does not stop the rest. The last line is "N passed, N failed", and the
+# exit code is 1 if anything failed.
 #
 # Usage: scripts/test.sh
 set -u
@@ -151,7 +151,7 @@ check setup scripts/setup.sh
 check "release build" build release && run_tests release
 # All tests and the replay tool, which reads files of others; not the benchmarks.
 check "asan-ubsan build" build asan-ubsan --target readme_example readme_example_c prefix_router_c_api_doc \
-  prefix_router_replay prefix_router_simulate \
+  prefix_router_print_metrics prefix_router_replay prefix_router_simulate \
   prefix_router_{unit,case,stress,replay,simulator,capi,boundary}_tests && run_tests asan-ubsan
 # What uses threads, and what uses the whole router.
 check "tsan build" build tsan --target prefix_router_{stress,case,capi}_tests &&
@@ -169,6 +169,8 @@ if check "python asan-ubsan build" build_python asan-ubsan; then
   )
   run_pytest "python asan-ubsan tests" asan-ubsan -m "not slow" --ignore tests/python/test_stubs.py
 fi
+# Each fuzz target for some seconds.
+check "fuzz build" build fuzz && run_tests fuzz
 check "lock annotations" check_thread_safety
 check "headers alone with g++" check_headers g++
 check "headers alone with clang++" check_headers clang++

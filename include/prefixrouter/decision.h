@@ -19,6 +19,8 @@ enum class Rule : int32_t {
   kSession = 3,        // it holds the session, and is not much slower than the best
 };
 
+inline constexpr int kRuleCount = 4;
+
 const char* RuleName(Rule rule);  // "lowest_cost" and so on
 
 // What the cost of an instance is made of. Unit: seconds for prefix_cost; for other policies only

@@ -79,6 +79,10 @@ struct RouterOptions {
 
   // Default: the system's monotonic clock.
   std::shared_ptr<const Clock> clock{};
+  // RouterStats::route_duration: each thread times at most one call of Route or Acquire in this
+  // time, and all of them where they are fewer. A timed call takes about 40 ns longer. 0: time
+  // every call; infinity: none. In seconds, range 0 to infinity.
+  double latency_interval_s = 100e-6;
 };
 
 }  // namespace prefixrouter

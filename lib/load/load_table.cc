@@ -94,7 +94,7 @@ void LoadTable::Report(InstanceId id, const EngineLoad& load, int64_t now_nanos)
       std::max(running + waiting - static_cast<double>(instance.requests_in_flight), 0.0);
   instance.external_waiting =
       std::max(waiting - static_cast<double>(instance.requests_waiting), 0.0);
-  instance.reported_kv_usage = std::max(load.kv_usage, 0.0);
+  instance.report = load;
   instance.report_nanos = now_nanos - static_cast<int64_t>(std::min(load.age_s, 1e9) * 1e9);
   FadeReport(id.slot(), now_nanos);
 }
@@ -179,13 +179,13 @@ void LoadTable::AddFluid(InstanceId id, uint64_t uncached_tokens) {
   UpdatePending(id.slot());
 }
 
-void LoadTable::CountRequest(InstanceId id, uint64_t prompt_tokens, uint64_t cached_tokens) {
-  Instance& instance = instances_[id.slot()];
-  ++instance.requests;
-  instance.prompt_tokens += prompt_tokens;
-  instance.cached_tokens += cached_tokens;
+void LoadTable::CountRequest(const Decision& decision) {
+  Instance& instance = instances_[decision.instance.slot()];
+  ++instance.requests_by_rule[static_cast<int>(decision.rule)];
+  instance.prompt_tokens += decision.prompt_tokens;
+  instance.cached_tokens += decision.cached_tokens;
   // At least 1: where everything is cached it would become subnormal, which is slow.
-  const double uncached = std::max(static_cast<double>(prompt_tokens - cached_tokens), 1.0);
+  const double uncached = std::max(static_cast<double>(decision.uncached_tokens()), 1.0);
   mean_uncached_tokens_ = kMeanDecay * mean_uncached_tokens_ + (1 - kMeanDecay) * uncached;
 }
 
@@ -258,7 +258,7 @@ void LoadTable::FadeReport(uint32_t slot, int64_t now_nanos) {
   instance.faded_waiting = waiting;
   external_pending_[slot] = static_cast<float>(waiting * mean_uncached_tokens_);
   external_requests_[slot] = static_cast<float>(instance.external_requests * share);
-  kv_usage_[slot] = static_cast<float>(instance.reported_kv_usage * share);
+  kv_usage_[slot] = static_cast<float>(std::max(instance.report.kv_usage, 0.0) * share);
   UpdateRequests(slot);
   UpdatePending(slot);
 }
@@ -326,8 +326,14 @@ InstanceStats LoadTable::Stats(uint32_t slot, int64_t now_nanos) const {
   stats.prefill_rate_learned = instance.speed.learned();
   if (instance.reported) {
     stats.report_age_s = 1e-9 * static_cast<double>(now_nanos - instance.report_nanos);
+    stats.reported_running_requests = instance.report.running_requests;
+    stats.reported_waiting_requests = instance.report.waiting_requests;
+    stats.reported_kv_usage = instance.report.kv_usage;
   }
-  stats.requests = instance.requests;
+  for (int rule = 0; rule < kRuleCount; ++rule) {
+    stats.requests_by_rule[rule] = instance.requests_by_rule[rule];
+    stats.requests += instance.requests_by_rule[rule];
+  }
   stats.prompt_tokens = instance.prompt_tokens;
   stats.cached_tokens = instance.cached_tokens;
   return stats;

@@ -24,6 +24,7 @@
 
 #include "lib/load/calibration.h"
 #include "lib/load/lease_table.h"
+#include "prefixrouter/decision.h"
 #include "prefixrouter/instance.h"
 #include "prefixrouter/options.h"
 #include "prefixrouter/policy.h"
@@ -59,7 +60,7 @@ class LoadTable {
   bool LearnCapacity(const LeaseRecord& lease, uint64_t reported_cached_tokens, bool index_full);
   void AddFluid(InstanceId id, uint64_t uncached_tokens);
   // Statistics of a routed request.
-  void CountRequest(InstanceId id, uint64_t prompt_tokens, uint64_t cached_tokens);
+  void CountRequest(const Decision& decision);
 
   // ---- For decisions --------------------------------------------------------------------------
 
@@ -98,11 +99,11 @@ class LoadTable {
     double external_requests = 0;  // beyond the router's own, when reported
     double external_waiting = 0;
     double faded_waiting = 0;  // what of it counts now
-    double reported_kv_usage = 0;
+    EngineLoad report;         // as it was given
     int64_t report_nanos = 0;  // when the figures were true
     SpeedFactor speed;
     CapacityScale capacity;
-    uint64_t requests = 0;
+    uint64_t requests_by_rule[kRuleCount] = {};
     uint64_t prompt_tokens = 0;
     uint64_t cached_tokens = 0;
   };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "lib/base/vector.h"
 
@@ -15,24 +16,29 @@ namespace {
 // runner-up reads two tiles and not the whole fleet.
 constexpr size_t kTile = 256;
 
+// A reduction to the minimum begins with the largest number, which is finite for some compilers
+// (Clang 14) and infinite for others (GCC 12). So costs are below this one, or infinite.
+constexpr float kLargest = std::numeric_limits<float>::max();
+float LowestOrInfinity(float lowest) { return lowest < kLargest ? lowest : INFINITY; }
+
 // cost += penalty, NaN becomes infinity; returns the lowest.
 PREFIX_ROUTER_VECTOR float AddPenalties(const float* penalty, float* cost, size_t size) {
   float lowest = INFINITY;
 #pragma omp simd reduction(min : lowest)
   for (size_t i = 0; i < size; ++i) {
     const float sum = cost[i] + penalty[i];
-    const float number = sum < INFINITY ? sum : INFINITY;
+    const float number = sum < kLargest ? sum : INFINITY;
     cost[i] = number;
     lowest = number < lowest ? number : lowest;
   }
-  return lowest;
+  return LowestOrInfinity(lowest);
 }
 
 PREFIX_ROUTER_VECTOR float Lowest(const float* values, size_t size) {
   float lowest = INFINITY;
 #pragma omp simd reduction(min : lowest)
   for (size_t i = 0; i < size; ++i) lowest = values[i] < lowest ? values[i] : lowest;
-  return lowest;
+  return LowestOrInfinity(lowest);
 }
 
 PREFIX_ROUTER_VECTOR uint32_t CountEqual(const float* values, size_t size, float value) {

@@ -92,8 +92,10 @@ std::vector<uint64_t> Fleet::RequestCounts() const {
 std::string Describe(const RouterStats& s) {
   std::ostringstream out;
   out.precision(17);
-  out << "requests " << s.requests << "\nrejected " << s.rejected << "\nprompt_tokens "
-      << s.prompt_tokens << "\ncached_tokens " << s.cached_tokens << "\ndecisions_by_rule";
+  out << "requests " << s.requests << "\nrejected " << s.rejected << "\nunavailable "
+      << s.unavailable << "\nprompt_tokens " << s.prompt_tokens << "\ncached_tokens "
+      << s.cached_tokens << "\nbest_cached_tokens " << s.best_cached_tokens
+      << "\nstale_report_decisions " << s.stale_report_decisions << "\ndecisions_by_rule";
   for (uint64_t count : s.decisions_by_rule) out << ' ' << count;
   out << "\nleases_finished " << s.leases_finished << "\nleases_cancelled " << s.leases_cancelled
       << "\nleases_expired " << s.leases_expired << "\nreported_requests " << s.reported_requests
@@ -111,9 +113,10 @@ std::string Describe(const RouterStats& s) {
         << i.requests_waiting << " pending " << i.pending_tokens << " kv " << i.kv_tokens
         << " fluid " << i.fluid_tokens << " held " << i.blocks_held << " capacity "
         << i.capacity_blocks << " scale " << i.capacity_scale << " rate " << i.prefill_tokens_per_s
-        << " learned " << i.prefill_rate_learned << " report_age " << i.report_age_s << " requests "
-        << i.requests << " prompt_tokens " << i.prompt_tokens << " cached_tokens "
-        << i.cached_tokens << '\n';
+        << " learned " << i.prefill_rate_learned << " report_age " << i.report_age_s << " reported "
+        << i.reported_running_requests << ' ' << i.reported_waiting_requests << ' '
+        << i.reported_kv_usage << " requests " << i.requests << " prompt_tokens " << i.prompt_tokens
+        << " cached_tokens " << i.cached_tokens << '\n';
   }
   return out.str();
 }

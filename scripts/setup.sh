@@ -19,7 +19,13 @@ packages=(
   python3                                   # checks of the replay tool's JSON
   abigail-tools doxygen                     # ABI of the C library, reference of the API
   python3-dev python3-venv                  # the Python package
+  luajit2                                   # the examples in other languages
 )
+# Often there from elsewhere, in a newer version.
+command -v go >/dev/null || packages+=(golang-go)
+command -v cargo >/dev/null || packages+=(cargo)
+# A service, which would be started: tested where it is, installed only for continuous integration.
+[ -z "${CI:-}" ] || packages+=(nginx libnginx-mod-http-lua)
 # From the Python package index, into build/venv: what builds the Python package, and its tests.
 python_packages=(
   "pybind11>=3" scikit-build-core build

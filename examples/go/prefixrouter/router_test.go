@@ -65,6 +65,9 @@ func TestEmptyPromptHasAnInstance(t *testing.T) {
 }
 
 func TestRouteAllocatesNothing(t *testing.T) {
+	if strings.HasPrefix(runtime.Version(), "go1.19") {
+		t.Skip("its cgo allocates")
+	}
 	router := newRouter(t, "a")
 	tokens := make([]uint32, 256)
 	allocations := testing.AllocsPerRun(100, func() {

@@ -23,6 +23,9 @@ endif()
 if(TARGET xxHash::xxhash)
   include(CheckCXXSourceCompiles)
   set(CMAKE_REQUIRED_LIBRARIES xxHash::xxhash)
+  if(NOT CMAKE_TRY_COMPILE_CONFIGURATION)  # targets of Conan are empty in other configurations
+    set(CMAKE_TRY_COMPILE_CONFIGURATION "${CMAKE_BUILD_TYPE}")
+  endif()
   check_cxx_source_compiles("#include <xxhash.h>\n#include <xxh_x86dispatch.h>
     int main() { char s[200] = {}; return static_cast<int>(XXH3_64bits_withSecret_dispatch(s, 1, s, sizeof s)); }"
     XXHASH_HAS_DISPATCH)

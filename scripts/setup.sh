@@ -31,6 +31,7 @@ python_packages=(
   "pybind11>=3" scikit-build-core build
   pytest hypothesis numpy mypy
   prometheus_client  # reads the router's metrics in a test
+  "conan>=2.0.9"  # tests of the Conan package
 )
 
 say() { echo "setup: $*" >&2; }

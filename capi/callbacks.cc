@@ -31,6 +31,7 @@ void CallbackPolicy::Score(const PolicyInput& in, float* cost) const {
   input.tokens_per_s = in.tokens_per_s;
   input.seconds_per_token = in.seconds_per_token;
   input.requests = in.requests;
+  input.waiting = in.waiting;
   input.kv_tokens = in.kv_tokens;
   input.kv_usage = in.kv_usage;
   input.weight = in.weight;
@@ -38,6 +39,7 @@ void CallbackPolicy::Score(const PolicyInput& in, float* cost) const {
   input.prompt_tokens = in.prompt_tokens;
   input.expected_output_tokens = in.expected_output_tokens;
   input.mean_waiting = in.mean_waiting;
+  input.overhead_tokens = in.overhead_tokens;
   input.priority = in.priority;
   input.any_report = in.any_report ? 1 : 0;
   input.affinity_hash = in.affinity_hash;

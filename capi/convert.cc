@@ -34,6 +34,11 @@ template <typename To, typename From>
 void SetUnlessZero(To* member, From value) {
   if (value != 0) *member = static_cast<To>(value);
 }
+// For numbers whose default is not 0, and which may be 0.
+void SetUnlessZero(double* member, double value) {
+  if (value != 0) *member = value == PREFIX_ROUTER_ZERO ? 0 : value;
+}
+double OrZero(double value) { return value == 0 ? PREFIX_ROUTER_ZERO : value; }
 
 int32_t CheckFlag(int32_t value, const char* name) {
   if (value == 0 || value == 1) return 0;
@@ -61,6 +66,7 @@ int32_t ReadOptions(const prefix_router_options* in, RouterOptions* out) {
   if (int32_t status = CheckFlag(c.disable_calibration, "disable_calibration"); status != 0) {
     return status;
   }
+  if (int32_t status = CheckUnused(c.reserved, "reserved"); status != 0) return status;
   std::string_view policy;
   if (int32_t status = ReadString(c.policy, c.policy_size, "policy", &policy); status != 0) {
     return status;
@@ -76,6 +82,19 @@ int32_t ReadOptions(const prefix_router_options* in, RouterOptions* out) {
     out->policy = policy;
   }
 
+  PolicyOptions& p = out->policy_options;
+  SetUnlessZero(&p.hash_ring_points, c.hash_ring_points);
+  SetUnlessZero(&p.hash_prefix_tokens, c.hash_prefix_tokens);
+  SetUnlessZero(&p.hash_max_requests, c.hash_max_requests);
+  SetUnlessZero(&p.hash_load_factor, c.hash_load_factor);
+  SetUnlessZero(&p.threshold_match, c.threshold_match);
+  SetUnlessZero(&p.threshold_requests, c.threshold_requests);
+  SetUnlessZero(&p.threshold_ratio, c.threshold_ratio);
+  SetUnlessZero(&p.weight_match, c.weight_match);
+  SetUnlessZero(&p.weight_queue, c.weight_queue);
+  SetUnlessZero(&p.weight_kv, c.weight_kv);
+  SetUnlessZero(&p.block_credit, c.block_credit);
+
   SetUnlessZero(&out->block_size, c.block_size);
   SetUnlessZero(&out->text_block_bytes, c.text_block_bytes);
   SetUnlessZero(&out->text_bytes_per_token, c.text_bytes_per_token);
@@ -89,7 +108,6 @@ int32_t ReadOptions(const prefix_router_options* in, RouterOptions* out) {
   SetUnlessZero(&out->lease_ttl_s, c.lease_ttl_s);
   SetUnlessZero(&out->session_ttl_s, c.session_ttl_s);
   SetUnlessZero(&out->session_slack_s, c.session_slack_s);
-  if (c.session_slack_s == PREFIX_ROUTER_NO_SLACK) out->session_slack_s = 0;
   SetUnlessZero(&out->index_budget_bytes, c.index_budget_bytes);
   SetUnlessZero(&out->max_prompt_tokens, c.max_prompt_tokens);
   SetUnlessZero(&out->max_instances, c.max_instances);
@@ -200,18 +218,31 @@ void Fill(const RouterOptions& o, prefix_router_options* out) {
   c.policy_callback = policy != nullptr ? policy->callback() : nullptr;
   c.policy_user_data = policy != nullptr ? policy->user_data() : nullptr;
   c.policy_tie_tolerance = policy != nullptr ? policy->tie_tolerance() : 0;
+  const PolicyOptions& p = o.policy_options;
+  c.hash_ring_points = p.hash_ring_points;
+  c.hash_prefix_tokens = p.hash_prefix_tokens;
+  c.hash_max_requests = p.hash_max_requests;
+  c.hash_load_factor = p.hash_load_factor;
+  c.threshold_match = OrZero(p.threshold_match);
+  c.threshold_requests = OrZero(p.threshold_requests);
+  c.threshold_ratio = p.threshold_ratio;
+  c.weight_match = OrZero(p.weight_match);
+  c.weight_queue = OrZero(p.weight_queue);
+  c.weight_kv = OrZero(p.weight_kv);
+  c.block_credit = OrZero(p.block_credit);
   c.has_key_seed = 1;
   c.key_seed = *o.key_seed;
   c.has_random_seed = 1;
   c.random_seed = *o.random_seed;
   c.disable_calibration = o.calibrate ? 0 : 1;
+  c.reserved = 0;
   c.predicted_ttl_s = o.predicted_ttl_s;
   c.confirm_window_s = o.confirm_window_s;
   c.default_prefill_tokens_per_s = o.default_prefill_tokens_per_s;
   c.report_max_age_s = o.report_max_age_s;
   c.lease_ttl_s = o.lease_ttl_s;
   c.session_ttl_s = o.session_ttl_s;
-  c.session_slack_s = o.session_slack_s == 0 ? PREFIX_ROUTER_NO_SLACK : o.session_slack_s;
+  c.session_slack_s = OrZero(o.session_slack_s);
   c.index_budget_bytes = o.index_budget_bytes;
   c.max_prompt_tokens = o.max_prompt_tokens;
   c.max_instances = o.max_instances;

@@ -28,15 +28,19 @@ typedef struct prefix_router_policy_input {
   const float* tokens_per_s;       // prefill rate, > 0
   const float* seconds_per_token;  // 1 / (tokens_per_s * weight)
   const float* requests;           // in flight
+  const float* waiting;            // of them, those that wait for their first token
   const float* kv_tokens;          // prompt and output tokens in flight (leases)
   const float* kv_usage;           // reported share of KV memory in use, 0 to 1, faded by age
   const float* weight;             // prefix_router_instance_options.weight
   float tokens_per_block;          // tokens that one of cached_blocks stands for
   float prompt_tokens;
   float expected_output_tokens;
-  float mean_waiting;      // requests that wait for their first token, mean of eligible instances
-  int32_t priority;        // of the request
-  int32_t any_report;      // 1: the report of some instance counts; 0: all kv_usage are 0
+  float mean_waiting;  // requests that wait for their first token, mean of eligible instances
+  // What a first token takes beside prefill, as tokens of prefill; learned, 0 until then.
+  float overhead_tokens;
+  int32_t priority;    // of the request
+  int32_t any_report;  // 1: the report of some instance counts; 0: all kv_usage are 0
+  uint32_t reserved;
   uint64_t affinity_hash;  // of the session key, else of the prompt's first block; 0: neither
   uint64_t sequence;       // number of this request, from 0
   uint64_t random;         // uniform, from random_seed
@@ -53,8 +57,10 @@ typedef int64_t (*prefix_router_clock_callback)(void* user_data);
 
 // ---- Creating a router --------------------------------------------------------------------------
 
-#define PREFIX_ROUTER_NO_SESSIONS UINT32_MAX  // for max_sessions: remember none
-#define PREFIX_ROUTER_NO_SLACK (-1.0)         // for session_slack_s: no time at all
+// For max_sessions: remember none.
+#define PREFIX_ROUTER_NO_SESSIONS UINT32_MAX
+// For members of type double whose 0 means a default other than 0: the number 0.
+#define PREFIX_ROUTER_ZERO (-1.0)
 
 typedef struct prefix_router_options {
   size_t struct_size;
@@ -77,16 +83,40 @@ typedef struct prefix_router_options {
   // the least busy instance, then to chance. In the unit of the costs, >= 0.
   float policy_tie_tolerance;
 
+  // Numbers of the named policies.
+  // consistent_hash, prefix_hash: points of an instance on the ring. 1 to 4096; default 128.
+  uint32_t hash_ring_points;
+  // prefix_hash: length of the prefix that is hashed. Tokens, 1 to 2^24; default 256.
+  uint32_t hash_prefix_tokens;
+  // prefix_hash: a home of so many requests passes new ones on. 1 to 1,000,000; default 64.
+  uint32_t hash_max_requests;
+  // consistent_hash: an instance takes at most this many times the mean of requests in flight. 1
+  // to 1e6; default 1.25.
+  double hash_load_factor;
+  // cache_threshold: least cached share of a prompt to prefer an instance. 0 to 1; default 0.3.
+  double threshold_match;
+  // cache_threshold: an instance is overloaded when its requests exceed both the mean by this
+  // count and the mean times this ratio. 0 to 1e9 and 1 to 1e9; defaults 64 and 1.5.
+  double threshold_requests;
+  double threshold_ratio;
+  // weighted: of the cached share, of the short queue, of free KV memory. 0 to 1e6, not all 0;
+  // defaults 3, 2 and 2.
+  double weight_match;
+  double weight_queue;
+  double weight_kv;
+  // block_cost: how much of a cached token's prefill counts as saved. 0 to 1000; default 1.
+  double block_credit;
+
   // 1: key_seed is used. 0: it is drawn from the operating system, so that nobody outside can
   // construct colliding prompts. Routers of one seed share keys (prefix_router_block_keys).
   int32_t has_key_seed;
+  int32_t has_random_seed;  // the same for random_seed
   uint64_t key_seed;
-  // Seed of the choice between ties; has_random_seed as above.
-  uint64_t random_seed;
-  int32_t has_random_seed;
+  uint64_t random_seed;  // of the choice between ties
 
   // 1: do not learn prefill rates and cache capacities from what leases are told. Default 0.
   int32_t disable_calibration;
+  uint32_t reserved;
 
   // A predicted block unused for this long no longer counts. Seconds, up to 1e9; default 0: it
   // counts until it is evicted.
@@ -99,13 +129,12 @@ typedef struct prefix_router_options {
   double default_prefill_tokens_per_s;
   // Age at which an engine report has faded to nothing. Seconds, 0.001 to 1e6; default 5.
   double report_max_age_s;
-  // A lease not finished within this time is dropped with its load. Seconds, 0.001 to 1e9; default
-  // 600.
+  // A lease not finished within this time is dropped. Seconds, 0.001 to 1e9; default 600.
   double lease_ttl_s;
   // A session silent for this long is forgotten. Seconds, 0.001 to 1e9; default 3600.
   double session_ttl_s;
   // A session stays on its instance as long as that costs at most this much more time to first
-  // token than the best choice. Seconds, up to 1e9, or PREFIX_ROUTER_NO_SLACK; default 0.25.
+  // token than the best choice. Seconds, up to 1e9, or PREFIX_ROUTER_ZERO; default 0.25.
   double session_slack_s;
 
   // Memory of the prefix index, a hard limit. Bytes, at least 65,536; default 2^30. Plan 9 bytes

@@ -3,6 +3,7 @@
 #
 #   find_package(prefixrouter)                     prefixrouter::prefixrouter, prefixrouter::capi
 #   find_package(prefixrouter COMPONENTS capi)     the C library alone; needs nothing else
+#   find_package(prefixrouter COMPONENTS simulator)   prefixrouter::simulator
 #   pkg-config prefixrouter, prefixrouter-c
 include(CMakePackageConfigHelpers)
 
@@ -52,8 +53,17 @@ endfunction()
 set_target_properties(prefixrouter PROPERTIES OUTPUT_NAME prefixrouter)
 prefix_router_install_target(cpp prefixrouter)
 prefix_router_install_pkgconfig(prefixrouter prefixrouter "${PROJECT_DESCRIPTION}")
+set(not_installed "")
+if(TARGET prefixrouter_simulator)
+  set_target_properties(prefixrouter_simulator PROPERTIES EXPORT_NAME simulator)
+  prefix_router_install_target(simulator prefixrouter_simulator)
+else()
+  foreach(header simulator trace workload)
+    list(APPEND not_installed PATTERN ${header}.h EXCLUDE)
+  endforeach()
+endif()
 install(DIRECTORY include/prefixrouter DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-        FILES_MATCHING PATTERN "*.h")
+        FILES_MATCHING PATTERN "*.h" ${not_installed})
 
 if(TARGET prefixrouter_capi)
   prefix_router_install_target(capi prefixrouter_capi)

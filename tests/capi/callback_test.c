@@ -25,6 +25,7 @@ static int32_t score_by_table(const prefix_router_policy_input* input, float* co
   for (i = 0; i < input->size && i < 4; ++i) {
     CHECK(costs[i] == 0);
     CHECK(input->pending_tokens[i] >= 0 && input->requests[i] >= 0 && input->kv_tokens[i] >= 0);
+    CHECK(input->waiting[i] >= 0 && input->waiting[i] <= input->requests[i]);
     CHECK(input->tokens_per_s[i] > 0 && input->kv_usage[i] == 0);
     CHECK(fabs(input->seconds_per_token[i] * input->tokens_per_s[i] * input->weight[i] - 1) < 1e-3);
     costs[i] = policy->costs[i];
@@ -81,6 +82,7 @@ static void custom_policy(void) {
   CHECK(policy.input.prompt_tokens == 64 && policy.input.tokens_per_block == 16);
   CHECK(policy.input.sequence == 2 && policy.input.affinity_hash != 0);
   CHECK(policy.input.any_report == 0 && policy.input.mean_waiting >= 0);
+  CHECK(policy.input.overhead_tokens == 0 && policy.input.reserved == 0);
 
   request.priority = -9;
   request.expected_output_tokens = 77;

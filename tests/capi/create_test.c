@@ -17,6 +17,11 @@ static void defaults(void) {
   CHECK(options.policy_size == strlen("prefix_cost"));
   CHECK(memcmp(options.policy, "prefix_cost", options.policy_size) == 0);
   CHECK(options.policy_callback == NULL);
+  CHECK(options.hash_ring_points == 128 && options.hash_prefix_tokens == 256);
+  CHECK(options.hash_max_requests == 64 && options.hash_load_factor == 1.25);
+  CHECK(options.threshold_match == 0.3 && options.threshold_requests == 64);
+  CHECK(options.threshold_ratio == 1.5 && options.weight_match == 3);
+  CHECK(options.weight_queue == 2 && options.weight_kv == 2 && options.block_credit == 1);
   CHECK(options.has_key_seed == 1 && options.has_random_seed == 1);
   CHECK(options.disable_calibration == 0);
   CHECK(options.predicted_ttl_s == 0);
@@ -49,6 +54,17 @@ static void all_options(void) {
   in.text_bytes_per_token = 3.5;
   in.policy = "least_requests!";
   in.policy_size = strlen("least_requests");  // no terminating zero is needed
+  in.hash_ring_points = 7;
+  in.hash_prefix_tokens = 8;
+  in.hash_max_requests = 9;
+  in.hash_load_factor = 10;
+  in.threshold_match = 0.11;
+  in.threshold_requests = 12;
+  in.threshold_ratio = 13;
+  in.weight_match = 14;
+  in.weight_queue = 15;
+  in.weight_kv = 16;
+  in.block_credit = 17;
   in.has_key_seed = 1;
   in.key_seed = UINT64_MAX;
   in.has_random_seed = 1;
@@ -78,12 +94,15 @@ static void all_options(void) {
 static void named_sentinels(void) {
   prefix_router* router;
   prefix_router_options options = default_options();
-  options.session_slack_s = PREFIX_ROUTER_NO_SLACK;
+  options.session_slack_s = options.threshold_match = options.weight_kv = PREFIX_ROUTER_ZERO;
   options.max_sessions = PREFIX_ROUTER_NO_SESSIONS;
   CHECK_OK(prefix_router_create(&options, &router));
-  options.session_slack_s = options.max_sessions = 1;
+  options.session_slack_s = options.threshold_match = options.weight_kv = 1;
+  options.max_sessions = 1;
   CHECK_OK(prefix_router_get_options(router, &options));
-  CHECK(options.session_slack_s == PREFIX_ROUTER_NO_SLACK);
+  CHECK(options.session_slack_s == PREFIX_ROUTER_ZERO);
+  CHECK(options.threshold_match == PREFIX_ROUTER_ZERO);
+  CHECK(options.weight_kv == PREFIX_ROUTER_ZERO && options.weight_queue == 2);
   CHECK(options.max_sessions == PREFIX_ROUTER_NO_SESSIONS);
   prefix_router_destroy(router);
 }
@@ -121,7 +140,18 @@ static void out_of_range(void) {
   REFUSED(text_block_bytes, 131073, "text_block_bytes");
   REFUSED(text_bytes_per_token, 0.1, "text_bytes_per_token must be 0.25 to 64, got 0.1");
   REFUSED(text_bytes_per_token, NAN, "text_bytes_per_token");
-  REFUSED(predicted_ttl_s, -1, "predicted_ttl_s must be 0 to 1e+09, got -1");
+  REFUSED(hash_ring_points, 4097, "hash_ring_points must be 1 to 4096, got 4097");
+  REFUSED(hash_prefix_tokens, (1u << 24) + 1, "hash_prefix_tokens");
+  REFUSED(hash_max_requests, 1000001, "hash_max_requests");
+  REFUSED(hash_load_factor, 0.5, "hash_load_factor must be 1 to 1e+06, got 0.5");
+  REFUSED(threshold_match, 1.1, "threshold_match must be 0 to 1, got 1.1");
+  REFUSED(threshold_requests, -2, "threshold_requests");
+  REFUSED(threshold_ratio, PREFIX_ROUTER_ZERO, "threshold_ratio must be 1 to 1e+09, got 0");
+  REFUSED(weight_match, 2e6, "weight_match");
+  REFUSED(weight_queue, NAN, "weight_queue");
+  REFUSED(weight_kv, INFINITY, "weight_kv");
+  REFUSED(block_credit, 1001, "block_credit");
+  REFUSED(predicted_ttl_s, -2, "predicted_ttl_s must be 0 to 1e+09, got -2");
   REFUSED(confirm_window_s, 3601, "confirm_window_s");
   REFUSED(default_prefill_tokens_per_s, INFINITY, "default_prefill_tokens_per_s");
   REFUSED(report_max_age_s, -5, "report_max_age_s");
@@ -228,7 +258,7 @@ static void last_error(void) {
 const test_case create_tests[] = {
     {"without options, or with zeros, every option has its default", defaults},
     {"every option arrives, and can be read back", all_options},
-    {"zero sessions and zero slack have names of their own", named_sentinels},
+    {"where 0 means the default, zero has a name of its own", named_sentinels},
     {"the options of a router make one that computes the same keys",
      options_of_a_router_make_its_twin},
     {"an option out of its range is refused by name and value", out_of_range},

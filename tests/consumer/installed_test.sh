@@ -41,6 +41,17 @@ for language in "${languages[@]}"; do
   run "$work/$language/prefixrouter_example_$language"
 done
 
+if [[ -n $(find "$prefix" -name prefixrouter-simulator.cmake) ]]; then
+  say "the simulator with CMake"
+  cmake -S "$source_dir/tests/consumer/simulator" -B "$work/simulator" \
+    -DCMAKE_PREFIX_PATH="$prefix" --log-level=WARNING
+  cmake --build "$work/simulator" >"$work/log" || { cat "$work/log"; exit 1; }
+  LD_LIBRARY_PATH=$prefix/lib "$work/simulator/simulator_consumer"
+elif [[ -e $prefix/include/prefixrouter/simulator.h ]]; then
+  echo "a header is installed without its library"
+  exit 1
+fi
+
 say "examples/c with pkg-config"
 [[ $(pkg-config --modversion prefixrouter-c) == $(pkg-config --modversion prefixrouter) ]]
 # shellcheck disable=SC2046  # options are words

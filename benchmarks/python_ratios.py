@@ -9,6 +9,7 @@ alternate within one run, and the figure is the median of all pairs.
 import argparse
 import ctypes
 import gc
+import hashlib
 import pathlib
 import statistics
 import subprocess
@@ -201,7 +202,6 @@ def throughput(threads, calls, run):
 def measure_threads(repetitions):
     """Throughput of two threads that route prompts of 8,192 tokens, over that of one."""
     random = np.random.default_rng(SEED + 2)
-    ratios = {}
 
     def measure(what, run, calls):
         values = pairs(
@@ -229,7 +229,7 @@ def measure_threads(repetitions):
 
         return run
 
-    ratios["known"] = measure("known prompts", known(prompts, fleet.router.route), 64 * PROMPTS)
+    ratio = measure("known prompts", known(prompts, fleet.router.route), 64 * PROMPTS)
     wide = [[tokens.astype(np.int64) for tokens in own] for own in prompts]
     measure("known prompts, numpy int64", known(wide, fleet.router.route), 32 * PROMPTS)
     lists = [[tokens.tolist() for tokens in own] for own in prompts]
@@ -250,8 +250,17 @@ def measure_threads(repetitions):
                 view[0] = number
                 route(tokens)
 
-    ratios["new"] = measure("new prompts", new, 32 * PROMPTS)
-    figure("python_threads_2_vs_1", ratios["known"])
+    measure("new prompts", new, 32 * PROMPTS)
+
+    # Two cores of a busy machine do less than twice the work of one.
+    memory = bytes(2**20)
+
+    def hash_alone(thread, calls):
+        for _ in range(calls):
+            hashlib.sha256(memory).digest()  # leaves the GIL
+
+    measure("threads that hash a megabyte and share nothing", hash_alone, 32)
+    figure("python_threads_2_vs_1", ratio)
 
 
 def measure_import(repetitions):

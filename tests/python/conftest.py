@@ -12,10 +12,12 @@ import os
 import pathlib
 
 import hypothesis
+import hypothesis.configuration
 import pytest
 
 import prefixrouter
 
+hypothesis.configuration.set_hypothesis_home_dir("build/hypothesis")
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

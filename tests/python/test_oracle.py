@@ -34,6 +34,7 @@ class Oracle:
 
     def close(self):
         self.process.stdin.close()
+        self.process.stdout.close()
         assert self.process.wait() == 0
 
 

@@ -50,6 +50,7 @@ class PrefixRouterConan(ConanFile):
         toolchain.cache_variables["PREFIX_ROUTER_CAPI_SHARED"] = bool(self.options.shared)
         toolchain.cache_variables["PREFIX_ROUTER_BUILD_TESTS"] = False
         toolchain.cache_variables["PREFIX_ROUTER_BUILD_BENCHMARKS"] = False
+        toolchain.cache_variables["PREFIX_ROUTER_BUILD_SIMULATOR"] = False
         toolchain.generate()
         CMakeDeps(self).generate()
 
@@ -74,8 +75,9 @@ class PrefixRouterConan(ConanFile):
             info.set_property("cmake_target_name", target)
             info.set_property("pkg_config_name", pkg_config)
             info.libs = [library]
-            info.requires = ["abseil::absl_flat_hash_map", "abseil::absl_inlined_vector",
-                             "abseil::absl_int128", "xxhash::libxxhash"]
+            info.requires = ["abseil::absl_flat_hash_map", "abseil::absl_hash",
+                             "abseil::absl_inlined_vector", "abseil::absl_int128",
+                             "abseil::absl_strings", "xxhash::libxxhash"]
             if self.settings.os in ("Linux", "FreeBSD"):
                 info.system_libs = ["m", "pthread"]
         # C programs are linked without the C++ library that a static one needs.

@@ -11,6 +11,7 @@ vcpkg_cmake_configure(
         -DPREFIX_ROUTER_CAPI_SHARED=${CAPI_SHARED}
         -DPREFIX_ROUTER_BUILD_TESTS=OFF
         -DPREFIX_ROUTER_BUILD_BENCHMARKS=OFF
+        -DPREFIX_ROUTER_BUILD_SIMULATOR=OFF
 )
 vcpkg_cmake_install()
 vcpkg_cmake_config_fixup(CONFIG_PATH lib/cmake/prefixrouter)

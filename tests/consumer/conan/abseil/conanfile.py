@@ -11,7 +11,7 @@ class SystemAbseil(ConanFile):
 
     def package_info(self):
         self.cpp_info.set_property("cmake_file_name", "absl")
-        for target in ("flat_hash_map", "inlined_vector", "int128"):
+        for target in ("flat_hash_map", "hash", "inlined_vector", "int128", "strings"):
             info = self.cpp_info.components[f"absl_{target}"]
             info.set_property("cmake_target_name", f"absl::{target}")
             PkgConfig(self, f"absl_{target}").fill_cpp_info(info)

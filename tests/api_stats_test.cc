@@ -100,7 +100,8 @@ TEST_CASE("Statistics: an instance's requests by rule add up to its requests", "
   for (uint32_t i = 0; i < 100; ++i) {
     const std::vector<uint32_t> prompt(200 + i, i % 10);
     Request request = Request::FromTokens(prompt);
-    if (i % 3 == 0) request.session_key = "s" + std::to_string(i % 4);
+    const std::string session = "s" + std::to_string(i % 4);
+    if (i % 3 == 0) request.session_key = session;
     fleet.Route(request);
     if (i % 10 == 0) fleet.Place(i % 3, request);
   }

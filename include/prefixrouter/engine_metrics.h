@@ -18,7 +18,7 @@
 // differ in another label add up.
 //
 // Both functions are thread-safe and keep nothing. Cost: about 4 ms a megabyte of page (an engine's
-// page has 20 to 200 KB). Memory: less than the page itself.
+// page has 20 to 200 KB). Memory while it runs: at most twice the page's size.
 #ifndef PREFIXROUTER_ENGINE_METRICS_H_
 #define PREFIXROUTER_ENGINE_METRICS_H_
 

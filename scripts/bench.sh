@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the release preset, measures every figure of benchmarks/bars.tsv and prints it beside its
-# bar and goal. benchmarks/README.md explains the figures. Takes 4 to 8 minutes on 2 cores; leave the
+# bar and goal. benchmarks/README.md explains the figures. Takes 7 to 12 minutes on 2 cores; leave the
 # machine alone meanwhile.
 #
 #   scripts/bench.sh [--json FILE] [--check] [--full]
@@ -35,7 +35,7 @@ cd "$(dirname "$0")/.."
 
 # Programs that print figures as lines `name value`. Their output is kept in build/release.
 programs=(prefix_router_ratios)
-targets=("${programs[@]}" prefix_router_python prefix_router_python_reference)
+targets=("${programs[@]}" prefix_router_simulate prefix_router_python prefix_router_python_reference)
 if $full; then targets+=(prefix_router_benchmarks); fi
 
 scripts/setup.sh >&2
@@ -57,6 +57,9 @@ cmake --install "$build" --prefix "$build/languages/prefix" >&2
 benchmarks/languages/run.sh "$build/languages/prefix" "$build/languages" > "$build/languages.txt"
 outputs+=("$build/languages.txt")
 
+# Simulations, on all cores: a fixed sample of what scripts/evidence.sh makes.
+python3 benchmarks/evidence/evidence.py --sample --figures > "$build/evidence.txt"
+outputs+=("$build/evidence.txt")
 status=0
 python3 benchmarks/ratios.py "${report_options[@]}" "${outputs[@]}" || status=$?
 

@@ -202,13 +202,24 @@ std::string Table(const std::vector<PolicyFigures>& policies) {
   return Aligned(rows);
 }
 
+// Whose rule a policy is, SimulatedPolicy::Kind as a word.
+const char* Kind(const std::string& policy) {
+  for (const SimulatedPolicy& known : SimulatedPolicies()) {
+    if (known.name != policy) continue;
+    if (known.kind == SimulatedPolicy::Kind::kGateway) return "gateway";
+    if (known.kind == SimulatedPolicy::Kind::kResearch) return "research";
+  }
+  return "router";
+}
+
+// span_s: from the first arrival to the last, at `rate`, with the first seed.
 std::string Json(const Arguments& a, const std::string& trace,
-                 const std::vector<PolicyFigures>& policies, double rate,
+                 const std::vector<PolicyFigures>& policies, double rate, double span_s,
                  const LoadLevels& levels) {
   using Object = nlohmann::ordered_json;
   Object list = Object::array();
   for (const PolicyFigures& policy : policies) {
-    Object entry = {{"name", policy.name}};
+    Object entry = {{"name", policy.name}, {"kind", Kind(policy.name)}};
     Object spread;
     for (const Figure& figure : kFigures) {
       entry[figure.name] = policy.Mean(figure.field);
@@ -230,6 +241,7 @@ std::string Json(const Arguments& a, const std::string& trace,
                  {"instances", a.instances},
                  {"seeds", a.seeds},
                  {"rate", rate},
+                 {"span_s", span_s},
                  {"routers", a.simulation.routers},
                  {"policies", std::move(list)}};
   if (levels.knee_scale > 0) {
@@ -291,6 +303,7 @@ int Run(Arguments a) {
   for (const std::string& name : a.policies) policies.push_back({name, {}, 0});
   std::string header;
   std::string source;
+  double span_s = 0;
   LoadLevels levels;
   for (uint32_t i = 0; i < a.seeds; ++i) {
     const uint64_t seed = a.simulation.seed + i;
@@ -314,13 +327,14 @@ int Run(Arguments a) {
                  Fixed(levels.knee_scale, 3) + " (" + Fixed(levels.knee_ttft_s, 3) + " s), past " +
                  Fixed(levels.past_scale, 3) + "\n";
       }
+      span_s = w.arrivals().span_s / options.arrival_scale;
       header = "workload   " + w.name() + ": " + std::to_string(w.requests().size()) +
-               " requests over " + Fixed(w.arrivals().span_s / options.arrival_scale, 0) +
-               " s, best possible share " + Fixed(w.best_possible_share(), 3) + ", blocks of " +
-               std::to_string(w.block_size()) + "\nfleet      " + std::to_string(a.instances) +
-               " x " + a.engine + ", " + std::to_string(options.engine.kv_capacity_tokens) +
-               " tokens of KV each, " + Fixed(rate, 0) + " prefill tokens/s\n" + header +
-               "rate       " + Fixed(options.arrival_scale, 3) + "\n\n";
+               " requests over " + Fixed(span_s, 0) + " s, best possible share " +
+               Fixed(w.best_possible_share(), 3) + ", blocks of " + std::to_string(w.block_size()) +
+               "\nfleet      " + std::to_string(a.instances) + " x " + a.engine + ", " +
+               std::to_string(options.engine.kv_capacity_tokens) + " tokens of KV each, " +
+               Fixed(rate, 0) + " prefill tokens/s\n" + header + "rate       " +
+               Fixed(options.arrival_scale, 3) + "\n\n";
     }
     for (PolicyFigures& policy : policies) {
       run.router.policy = policy.name;
@@ -332,7 +346,7 @@ int Run(Arguments a) {
       policy.summaries.push_back(result->summary);
     }
   }
-  const std::string json = Json(a, source, policies, options.arrival_scale, levels);
+  const std::string json = Json(a, source, policies, options.arrival_scale, span_s, levels);
   std::cout << (a.json_path == "-" ? json : header + Table(policies)) << std::flush;
   if (!std::cout) {
     std::cerr << "prefix-router-simulate: cannot write to standard output\n";

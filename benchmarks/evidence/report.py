@@ -83,11 +83,19 @@ def beyond_table(cells, metric, bar):
                   "cached"), rows) if rows else "None.\n"
 
 
+def distinct(cells):
+    """[(policy, its names for a table)]: two names of one rule, with equal figures, are one row."""
+    found = {}
+    for name in next(iter(cells.values())):
+        times = tuple(policies[name].ttft_mean_s for policies in cells.values())
+        found.setdefault(times, []).append(name)
+    return [(names[0], ", ".join(f"`{name}`" for name in names)) for names in found.values()]
+
+
 def policy_table(cells):
     """Each policy against the best of all in each cell, the default included."""
-    names = list(next(iter(cells.values())))
     rows = []
-    for name in names:
+    for name, aliases in distinct(cells):
         logs = {}
         for metric in ("ttft_mean_s", "ttft_p99_s"):
             logs[metric] = []
@@ -99,7 +107,7 @@ def policy_table(cells):
         top = max(logs["ttft_mean_s"], key=lambda item: item[0])
         first = sum(value <= 1 for value, _ in logs["ttft_mean_s"])
         near = sum(value <= 1.05 for value, _ in logs["ttft_mean_s"])
-        rows.append((geomean(means), (f"`{name}`", f"{geomean(means):.3f}", f"{top[0]:.2f}",
+        rows.append((geomean(means), (aliases, f"{geomean(means):.3f}", f"{top[0]:.2f}",
                                       str(top[1]), str(first), str(near), f"{geomean(p99):.3f}")))
     rows.sort(key=lambda row: row[0])
     return table(("policy", "mean TTFT / best", "worst", "where", "cells best",

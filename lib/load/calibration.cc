@@ -26,7 +26,7 @@ constexpr double kLongest = 1e6;
 
 constexpr double kFactorMin = 1e-3;
 constexpr double kFactorMax = 1e3;
-constexpr int64_t kFadeAfterNanos = 10'000'000'000;
+constexpr double kFadeAfterNanos = 10e9;
 constexpr double kFade = 0.97;  // a second
 
 constexpr double kScaleStep = 0.05;
@@ -80,7 +80,8 @@ double SpeedFactor::factor() const {
 }
 
 bool SpeedFactor::Fade(int64_t now_nanos) {
-  if (!learned() || now_nanos - last_nanos_ < kFadeAfterNanos) return false;
+  const double age_nanos = static_cast<double>(now_nanos) - static_cast<double>(last_nanos_);
+  if (!learned() || age_nanos < kFadeAfterNanos) return false;
   const double before = factor();
   observed_s_ = modelled_s_ * std::pow(observed_s_ / modelled_s_, kFade);
   return factor() != before;

@@ -127,7 +127,9 @@ void LoadTable::FirstToken(const LeaseRecord& lease, int64_t now_nanos) {
     // The model is of an instance of the default rate.
     const double relative_rate = ConfiguredRate(instance.options) / default_rate_;
     const double prefill_s = lease.pending_tokens / default_rate_;
-    const double ttft_s = 1e-9 * static_cast<double>(now_nanos - lease.started_nanos);
+    // Clocks may have any value, even such that the difference is no int64_t.
+    const double ttft_s =
+        1e-9 * (static_cast<double>(now_nanos) - static_cast<double>(lease.started_nanos));
     instance.speed.Add(model_.Predict(prefill_s) / relative_rate, ttft_s, now_nanos);
     model_.Add(prefill_s, ttft_s * relative_rate);
     const double moved = model_.slope() / slope_in_use_;
@@ -215,7 +217,7 @@ void LoadTable::UpdateRates() {
 }
 
 void LoadTable::FadeFactors(int64_t now_nanos) {
-  next_factor_fade_nanos_ = now_nanos + kFadeFactorsNanos;
+  next_factor_fade_nanos_ = std::min(now_nanos, INT64_MAX - kFadeFactorsNanos) + kFadeFactorsNanos;
   for (uint32_t slot = 0; slot < instances_.size(); ++slot) {
     if (instances_[slot].speed.Fade(now_nanos)) UpdateRate(slot);
   }

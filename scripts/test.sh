@@ -184,7 +184,7 @@ else
 fi
 check "README example in C++" check_readme cpp tests/readme_example.cc
 check "README example in C" check_readme c tests/readme_example.c
-check "code of docs/c_api.md" scripts/check_docs.py docs/c_api.md c tests/capi/c_api_doc.c
+check "code of the C guide" scripts/check_docs.py docs/c_api.md c tests/capi/c_api_doc.c
 check "reference" check_reference
 
 echo "$passed passed, $failed failed"

@@ -21,6 +21,7 @@ if(NOT TARGET xxHash::xxhash)
 endif()
 
 if(TARGET xxHash::xxhash)
+  set(xxHash_FOUND TRUE)  # also when the target is there from before, and the package is not
   include(CheckCXXSourceCompiles)
   set(CMAKE_REQUIRED_LIBRARIES xxHash::xxhash)
   if(NOT CMAKE_TRY_COMPILE_CONFIGURATION)  # targets of Conan are empty in other configurations

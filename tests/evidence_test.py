@@ -8,6 +8,7 @@ import contextlib
 import io
 import json
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -88,6 +89,21 @@ class Grid(unittest.TestCase):
             own = [cell for cell in cells if cell.workload == workload]
             self.assertEqual(sorted(cell.load for cell in own), sorted(grid.LOADS))
             self.assertEqual(sorted(cell.instances for cell in own), sorted(grid.INSTANCES))
+
+    def test_no_policy_of_the_simulator_is_left_out(self):
+        command = [TOOL, "--workload", "unique", "--requests", "1", "--policy", "all",
+                   "--json", "-"]
+        made = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        self.assertEqual({policy["name"] for policy in made["policies"]},
+                         {*grid.POLICIES, *grid.ALIASES})
+
+    def test_a_name_that_is_left_out_is_another_name_of_a_rule_in_the_list(self):
+        command = [TOOL, "--workload", "agents", "--requests", "500", "--rate", "4", "--json", "-",
+                   "--policy", ",".join((*grid.POLICIES, *grid.ALIASES))]
+        made = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        times = {policy["name"]: policy["ttft_mean_s"] for policy in made["policies"]}
+        for alias in grid.ALIASES:
+            self.assertIn(times[alias], [times[name] for name in grid.POLICIES], alias)
 
     def test_another_argument_or_another_trace_is_another_run(self):
         names = {grid.Run("a", ("--seed", "1"), "").file_name,

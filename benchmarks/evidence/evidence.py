@@ -48,8 +48,8 @@ def parse(argv):
     parser = argparse.ArgumentParser(
         prog="evidence", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", action="store_true",
-                        help="a third of the cells, without other engines and closed loop: "
-                             "what scripts/bench.sh measures")
+                        help="a third of the cells of the groups main, stale and uneven: what "
+                             "scripts/bench.sh measures")
     parser.add_argument("--figures", action="store_true", help="lines `name value`, no tables")
     parser.add_argument("--workloads", metavar="NAME,...",
                         help="only these generators and traces")

@@ -7,7 +7,8 @@ several seeds. Groups of cells:
   engine  the same question on another engine model and GPU, a part of the cells
   closed  workloads with sessions whose later turns wait for the answer before
   stale   four routers, each of which sees the others' requests in engine metrics alone, and these
-          100 ms late; the policies of STALE_POLICIES
+          100 ms late; the default policy
+  rivals  the same with the policies of STALE_POLICIES; a part of the cells
   uneven  instances of speed 1, 1, 2, 4, whose speeds the router learns (uneven) or is told (told);
           the default policy, requests of the first fifth not counted
 
@@ -21,15 +22,22 @@ import re
 
 GENERATORS = ("shared_prompts", "chat", "agents", "unique", "bursts")
 INSTANCES = (4, 8, 32)
+PART_INSTANCES = 8  # the fleet of groups that are made of a part of the cells
 LOADS = ("half", "knee", "past")
 ENGINE = "llama-70b-8xh100"
 OTHER_ENGINE = "llama-8b-h100-roofline"
 DEFAULT = "prefix_cost"
+# All that the simulator knows, but for the router's own names of rules that are in the list already.
+POLICIES = (DEFAULT, "random", "round_robin", "least_requests", "least_tokens", "power_of_two",
+            "sglang_cache_aware", "smg_cache_aware", "sagemaker_prefix", "dynamo_kv",
+            "llmd_weighted", "llmd_affinity", "aibrix_prefix", "ray_prefix", "kubeai_chwbl",
+            "production_stack", "lpwl", "multiplicative", "consistent_hash", "weighted")
+ALIASES = ("cache_threshold", "prefix_hash", "block_cost")
 STALE_POLICIES = (DEFAULT, "least_requests", "smg_cache_aware", "dynamo_kv", "llmd_weighted",
                   "lpwl", "multiplicative")
 SPEEDS = (1, 1, 2, 4)
 WARM_UP_SHARE = 0.2
-GROUPS = ("main", "engine", "closed", "stale", "uneven")
+GROUPS = ("main", "engine", "closed", "stale", "rivals", "uneven")
 # Generators whose requests have sessions; traces are looked into.
 SESSION_GENERATORS = ("chat", "agents")
 
@@ -110,10 +118,14 @@ def cells(chosen, instances=INSTANCES, loads=LOADS, groups=GROUPS, sample=False)
                 if "uneven" in groups:
                     made.append(Cell("uneven", workload, count, load))
                     made.append(Cell("told", workload, count, load))
-                if "engine" in groups and count == 8 and not sample:
+                if sample or count != PART_INSTANCES:
+                    continue
+                if "engine" in groups:
                     made.append(Cell("engine", workload, count, load, OTHER_ENGINE))
-                if "closed" in groups and count == 8 and workload.sessions and not sample:
+                if "closed" in groups and workload.sessions:
                     made.append(Cell("closed", workload, count, load))
+                if "rivals" in groups:
+                    made.append(Cell("rivals", workload, count, load))
     return made
 
 
@@ -128,15 +140,15 @@ def levels_run(cell):
 def cell_run(cell, seed, levels):
     """The cell with one seed. levels: the output of levels_run(cell)."""
     rate = levels["levels"][cell.load]
-    policies = "all"
+    policies = POLICIES
     extra = ()
-    if cell.group == "stale":
-        policies = ",".join(STALE_POLICIES)
+    if cell.group in ("stale", "rivals"):
+        policies = (DEFAULT,) if cell.group == "stale" else STALE_POLICIES
         extra = ("--routers", "4", "--metrics-age", "0.1")
     elif cell.group == "closed":
         extra = ("--closed-loop",)
     elif cell.group in ("uneven", "told"):
-        policies = DEFAULT
+        policies = (DEFAULT,)
         rate *= sum(SPEEDS) / len(SPEEDS)  # the same load for each unit of speed
         span_s = levels["span_s"] * levels["rate"] / rate
         extra = ("--speeds", ",".join(map(str, SPEEDS)),
@@ -144,6 +156,6 @@ def cell_run(cell, seed, levels):
         if cell.group == "told":
             extra += ("--configured-speeds",)
     arguments = ("--engine", cell.engine, "--instances", str(cell.instances), "--seed", str(seed),
-                 "--policy", policies, "--rate", f"{rate:.6g}", *extra)
+                 "--policy", ",".join(policies), "--rate", f"{rate:.6g}", *extra)
     label = f"{cell.group}-{cell.workload.name}-{cell.instances}-{cell.load}-{seed}"
     return Run(label, cell.workload.arguments + arguments, cell.workload.digest)

@@ -83,19 +83,10 @@ def beyond_table(cells, metric, bar):
                   "cached"), rows) if rows else "None.\n"
 
 
-def distinct(cells):
-    """[(policy, its names for a table)]: two names of one rule, with equal figures, are one row."""
-    found = {}
-    for name in next(iter(cells.values())):
-        times = tuple(policies[name].ttft_mean_s for policies in cells.values())
-        found.setdefault(times, []).append(name)
-    return [(names[0], ", ".join(f"`{name}`" for name in names)) for names in found.values()]
-
-
 def policy_table(cells):
     """Each policy against the best of all in each cell, the default included."""
     rows = []
-    for name, aliases in distinct(cells):
+    for name in next(iter(cells.values())):
         logs = {}
         for metric in ("ttft_mean_s", "ttft_p99_s"):
             logs[metric] = []
@@ -107,7 +98,7 @@ def policy_table(cells):
         top = max(logs["ttft_mean_s"], key=lambda item: item[0])
         first = sum(value <= 1 for value, _ in logs["ttft_mean_s"])
         near = sum(value <= 1.05 for value, _ in logs["ttft_mean_s"])
-        rows.append((geomean(means), (aliases, f"{geomean(means):.3f}", f"{top[0]:.2f}",
+        rows.append((geomean(means), (f"`{name}`", f"{geomean(means):.3f}", f"{top[0]:.2f}",
                                       str(top[1]), str(first), str(near), f"{geomean(p99):.3f}")))
     rows.sort(key=lambda row: row[0])
     return table(("policy", "mean TTFT / best", "worst", "where", "cells best",
@@ -130,7 +121,7 @@ def twins(cells, name, base):
 
 def stale_table(cells):
     """What signals that are late and partial cost each policy, and how the default compares."""
-    found = twins(cells, "stale", "main")
+    found = twins(cells, "rivals", "main")
     if not found:
         return ""
     rows = []
@@ -180,8 +171,8 @@ def markdown(cells, figures, bars, notes):
         if of_group := group(cells, name):
             add(title, cell_table(of_group), policy_table(of_group))
     if group(cells, "stale"):
-        add("Four routers, metrics 100 ms old", stale_table(cells),
-            f"`{DEFAULT}`, late / exact:\n", twin_table(cells, "stale", "main"))
+        add("Four routers, metrics 100 ms old",
+            f"`{DEFAULT}`, late / exact:\n", twin_table(cells, "stale", "main"), stale_table(cells))
     if group(cells, "uneven"):
         add("Speeds 1, 1, 2, 4: learned / configured", twin_table(cells, "uneven", "told"))
     return "\n".join(parts)

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import pathlib
+import resource
 import subprocess
 import sys
 import tempfile
@@ -49,7 +50,7 @@ class Runner:
         runs = list(dict.fromkeys(runs))
         results = {run: self.result(run) for run in runs}
         missing = [run for run in runs if results[run] is None]
-        done, begun_s = len(runs) - len(missing), time.monotonic()
+        done, begun_s, begun_cpu_s = len(runs) - len(missing), time.monotonic(), cpu_s()
         progress = Progress(what, len(runs))
         progress.show(done)
         with concurrent.futures.ThreadPoolExecutor(self._jobs) as pool:
@@ -63,7 +64,7 @@ class Runner:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
-        progress.end(done, time.monotonic() - begun_s)
+        progress.end(done, time.monotonic() - begun_s, cpu_s() - begun_cpu_s)
         return {run: output for run, output in results.items() if output is not None}
 
     def _make(self, run):
@@ -82,6 +83,12 @@ class Runner:
         return output
 
 
+def cpu_s():
+    """Processor time of the programs that were called and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 class Progress:
     """A bar on a terminal; elsewhere a line at the end."""
 
@@ -95,7 +102,7 @@ class Progress:
             print(f"\r{self._what:<8} [{bar:<30}] {done}/{self._total}", end="", file=sys.stderr,
                   flush=True)
 
-    def end(self, done, seconds):
+    def end(self, done, seconds, processor_s):
         start = "\n" if self._terminal and self._total else ""
-        print(f"{start}{self._what}: {done} of {self._total} runs there, {seconds:.0f} s",
-              file=sys.stderr)
+        print(f"{start}{self._what}: {done} of {self._total} runs there, {seconds:.0f} s, "
+              f"{processor_s:.0f} s of processor time", file=sys.stderr)

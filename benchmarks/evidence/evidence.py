@@ -8,13 +8,15 @@ benchmarks/ratios.py reads. Progress is on standard error.
   grid.py     which simulations        runs.py    makes them, and keeps what they print
   figures.py  what is divided by what  report.py  text
 
-Exit status: 0; 1 a run failed; 2 misuse; 3 the time limit ended it: call again to go on.
+Exit status: 0; 1 a run failed; 2 misuse; 3 interrupted, or at its time
+limit: call again to go on.
 """
 
 import argparse
 import os
 import pathlib
 import sys
+import zlib
 
 import figures
 import grid
@@ -44,6 +46,11 @@ def whole(text):
     return value
 
 
+def fleets(text):
+    """Numbers of instances, separated by commas."""
+    return [whole(number) for number in text.split(",")]
+
+
 def parse(argv):
     parser = argparse.ArgumentParser(
         prog="evidence", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -54,8 +61,7 @@ def parse(argv):
     parser.add_argument("--workloads", metavar="NAME,...",
                         help="only these generators and traces")
     parser.add_argument("--instances", metavar="N,...", default=grid.INSTANCES,
-                        type=lambda text: [whole(number) for number in text.split(",")],
-                        help="default: 4,8,32")
+                        type=fleets, help="default: 4,8,32")
     parser.add_argument("--loads", metavar="NAME,...", default=grid.LOADS, type=names(grid.LOADS),
                         help="default: half,knee,past")
     parser.add_argument("--groups", metavar="NAME,...", default=grid.GROUPS,
@@ -105,7 +111,11 @@ def notes(workloads, arguments, complete, total):
 
 def main(argv):
     parser, arguments = parse(argv)
-    workloads = grid.workloads(arguments.traces if arguments.traces.is_dir() else None)
+    try:
+        workloads = grid.workloads(arguments.traces if arguments.traces.is_dir() else None)
+    except (OSError, EOFError, zlib.error) as error:
+        print(f"evidence: {arguments.traces}: {error}", file=sys.stderr)
+        return 1
     cells = grid.cells(workloads, arguments.instances, arguments.loads, arguments.groups,
                        arguments.sample)
     if arguments.workloads:
@@ -122,6 +132,10 @@ def main(argv):
     except runs.RunFailed as error:
         print(f"evidence: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"\nevidence: interrupted; call again to go on (kept in {runner.folder})",
+              file=sys.stderr)
+        return 3
     bars = {bar["name"]: bar["bar"] for bar in read_bars(ROOT / "benchmarks" / "bars.tsv")}
     made = figures.figures(complete, bars)
     said = notes(workloads, arguments, len(complete), len(cells))

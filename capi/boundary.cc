@@ -49,6 +49,11 @@ int32_t FailString(size_t size, const char* name) {
   return Invalid(std::string(name) + " is NULL with a size of " + std::to_string(size));
 }
 
+int32_t CheckArray(const void* array, size_t count, const char* name) {
+  if (array != nullptr || count == 0) return 0;
+  return Invalid(std::string(name) + " is NULL with a count of " + std::to_string(count));
+}
+
 int32_t CheckList(const void* list, size_t capacity, size_t* count, const char* name) {
   if (count == nullptr) return FailNull("count");
   *count = 0;

@@ -61,14 +61,18 @@ class Input {
   // `name` is that of the parameter.
   int32_t Read(const T* in, const char* name) {
     if (in == nullptr) return FailNull(name);
+    return Read(in, in->struct_size, name);
+  }
+  // For an element of an array, whose first element tells the size. REQUIRES: not null
+  int32_t Read(const T* in, size_t struct_size, const char* name) {
     view_ = in;
-    if (in->struct_size == sizeof(T)) return 0;
-    if (int32_t status = CheckStructSize(in->struct_size, kFirstSize<T>, name); status != 0) {
+    if (struct_size == sizeof(T)) return 0;
+    if (int32_t status = CheckStructSize(struct_size, kFirstSize<T>, name); status != 0) {
       return status;
     }
-    if (in->struct_size > sizeof(T)) return CheckTail(in, sizeof(T), in->struct_size, name);
+    if (struct_size > sizeof(T)) return CheckTail(in, sizeof(T), struct_size, name);
     std::memset(&copy_, 0, sizeof(T));
-    std::memcpy(&copy_, in, in->struct_size);
+    std::memcpy(&copy_, in, struct_size);
     view_ = &copy_;
     return 0;
   }
@@ -116,6 +120,9 @@ inline int32_t ReadString(const char* data, size_t size, const char* name, std::
   *out = {data, size == SIZE_MAX ? std::strlen(data) : size};
   return 0;
 }
+
+// OK if (array, count) can be an array that the caller passed; `name` is that of the array.
+int32_t CheckArray(const void* array, size_t count, const char* name);
 
 // OK if (list, capacity, count) can take a list; *count becomes 0. `name` is that of the list.
 int32_t CheckList(const void* list, size_t capacity, size_t* count, const char* name);

@@ -1,5 +1,8 @@
 #include "capi/convert.h"
 
+#include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -28,6 +31,11 @@ static_assert(PREFIX_ROUTER_DRAINING == static_cast<int>(InstanceState::kDrainin
 static_assert(PREFIX_ROUTER_NEAR_TIE == static_cast<int>(Rule::kNearTie) &&
               PREFIX_ROUTER_ONLY_CANDIDATE == static_cast<int>(Rule::kOnlyCandidate) &&
               PREFIX_ROUTER_SESSION == static_cast<int>(Rule::kSession));
+static_assert(PREFIX_ROUTER_SGLANG == static_cast<int>(Engine::kSglang) &&
+              PREFIX_ROUTER_TENSORRT_LLM == static_cast<int>(Engine::kTensorRtLlm) &&
+              PREFIX_ROUTER_TRITON == static_cast<int>(Engine::kTriton));
+static_assert(PREFIX_ROUTER_DURATION_BUCKETS == DurationHistogram::kBuckets);
+static_assert(std::string_view(PREFIX_ROUTER_METRICS_CONTENT_TYPE) == kMetricsContentType);
 
 // 0 means that the member keeps its default.
 template <typename To, typename From>
@@ -51,6 +59,30 @@ int32_t CheckUnused(uint32_t value, const char* name) {
   return Fail(
       StatusCode::kUnimplemented,
       std::string(name) + " has bits that this library does not know: " + std::to_string(value));
+}
+
+// Element `index` of a caller's array.
+template <typename T>
+const T* Element(const T* first, size_t index) {
+  return reinterpret_cast<const T*>(reinterpret_cast<const char*>(first) +
+                                    index * first->struct_size);
+}
+
+std::string ElementName(const char* array, size_t index) {
+  return std::string(array) + "[" + std::to_string(index) + "]";
+}
+
+int32_t ReadRank(const prefix_router_engine_rank_metrics* in, size_t struct_size, const char* name,
+                 EngineRankMetrics* out) {
+  Input<prefix_router_engine_rank_metrics> input;
+  if (int32_t status = input.Read(in, struct_size, name); status != 0) return status;
+  const prefix_router_engine_rank_metrics& c = *input;
+  if (int32_t status = CheckUnused(c.reserved, "reserved"); status != 0) return status;
+  out->rank = c.rank;
+  out->load.running_requests = c.running_requests;
+  out->load.waiting_requests = c.waiting_requests;
+  out->load.kv_usage = c.kv_usage;
+  return 0;
 }
 
 }  // namespace
@@ -116,6 +148,7 @@ int32_t ReadOptions(const prefix_router_options* in, RouterOptions* out) {
   if (c.clock_callback != nullptr) {
     out->clock = std::make_shared<CallbackClock>(c);
   }
+  SetUnlessZero(&out->latency_interval_s, c.latency_interval_s);
   return 0;
 }
 
@@ -204,6 +237,75 @@ int32_t ReadRequestStrings(const prefix_router_request& c, RequestStrings* out) 
   return status;
 }
 
+int32_t ReadEngineMetricsOptions(const prefix_router_engine_metrics_options* in,
+                                 EngineMetricsOptions* out) {
+  if (in == nullptr) return 0;
+  Input<prefix_router_engine_metrics_options> input;
+  if (int32_t status = input.Read(in, "options"); status != 0) return status;
+  const prefix_router_engine_metrics_options& c = *input;
+  if (int32_t status = CheckUnused(c.reserved, "reserved"); status != 0) return status;
+  if (int32_t status = ReadString(c.model, c.model_size, "model", &out->model); status != 0) {
+    return status;
+  }
+  SetUnlessZero(&out->max_bytes, c.max_bytes);
+  SetUnlessZero(&out->max_line_bytes, c.max_line_bytes);
+  SetUnlessZero(&out->max_ranks, c.max_ranks);
+  return 0;
+}
+
+int32_t ReadMetricsOptions(const prefix_router_metrics_options* in, MetricsOptions* out) {
+  if (in == nullptr) return 0;
+  Input<prefix_router_metrics_options> input;
+  if (int32_t status = input.Read(in, "options"); status != 0) return status;
+  const prefix_router_metrics_options& c = *input;
+  if (int32_t status = CheckFlag(c.omit_instances, "omit_instances"); status != 0) return status;
+  if (int32_t status = CheckUnused(c.reserved, "reserved"); status != 0) return status;
+  out->per_instance = c.omit_instances == 0;
+  return 0;
+}
+
+int32_t ReadRank(const prefix_router_engine_rank_metrics* in, EngineRankMetrics* out) {
+  if (in == nullptr) return FailNull("rank");
+  return ReadRank(in, in->struct_size, "rank", out);
+}
+
+int32_t ReadRanks(const prefix_router_engine_rank_metrics* in, size_t count,
+                  std::vector<EngineRankMetrics>* out) {
+  for (size_t i = 0; i < count; ++i) {
+    EngineRankMetrics& rank = out->emplace_back();
+    const int32_t status =
+        ReadRank(Element(in, i), in->struct_size, ElementName("ranks", i).c_str(), &rank);
+    if (status != 0) return status;
+  }
+  return 0;
+}
+
+int32_t ReadSources(const prefix_router_metrics_source* in, size_t count,
+                    std::vector<LabelledRouter>* out) {
+  for (size_t i = 0; i < count; ++i) {
+    const std::string name = ElementName("sources", i);
+    Input<prefix_router_metrics_source> input;
+    int32_t status = input.Read(Element(in, i), in->struct_size, name.c_str());
+    if (status != 0) return status;
+    const prefix_router_metrics_source& c = *input;
+    if (c.router == nullptr) return FailNull((name + ".router").c_str());
+    LabelledRouter& source = out->emplace_back();
+    source.router = c.router;
+    status = CheckArray(c.labels, c.label_count, (name + ".labels").c_str());
+    for (size_t j = 0; status == 0 && j < c.label_count; ++j) {
+      const prefix_router_label& label = c.labels[j];
+      std::string_view label_name, label_value;
+      status = ReadString(label.name, label.name_size, "label name", &label_name);
+      if (status == 0) {
+        status = ReadString(label.value, label.value_size, "label value", &label_value);
+      }
+      if (status == 0) source.labels.emplace_back(label_name, label_value);
+    }
+    if (status != 0) return status;
+  }
+  return 0;
+}
+
 // ---- Writing ------------------------------------------------------------------------------------
 
 void Fill(const RouterOptions& o, prefix_router_options* out) {
@@ -250,6 +352,7 @@ void Fill(const RouterOptions& o, prefix_router_options* out) {
   const auto* const clock = dynamic_cast<const CallbackClock*>(o.clock.get());
   c.clock_callback = clock != nullptr ? clock->callback() : nullptr;
   c.clock_user_data = clock != nullptr ? clock->user_data() : nullptr;
+  c.latency_interval_s = OrZero(o.latency_interval_s);
 }
 
 void Fill(const Decision& d, prefix_router_decision* out) {
@@ -324,10 +427,17 @@ void Fill(const RouterStats& s, prefix_router_stats* out) {
   c.blocks_not_remembered = s.blocks_not_remembered;
   c.leases_active = s.leases_active;
   c.sessions = s.sessions;
+  c.unavailable = s.unavailable;
+  c.best_cached_tokens = s.best_cached_tokens;
+  c.stale_report_decisions = s.stale_report_decisions;
+  std::copy(std::begin(s.route_duration.counts), std::end(s.route_duration.counts),
+            c.route_duration_counts);
+  c.route_duration_sum_s = s.route_duration.sum_s;
 }
 
 void Fill(const InstanceStats& s, prefix_router_instance_stats* out) {
   auto& c = *out;
+  const auto decided_by = [&s](Rule rule) { return s.requests_by_rule[static_cast<int>(rule)]; };
   c.instance = s.id.value;
   c.rank = s.rank;
   c.state = static_cast<int32_t>(s.state);
@@ -346,6 +456,43 @@ void Fill(const InstanceStats& s, prefix_router_instance_stats* out) {
   c.cached_tokens = s.cached_tokens;
   c.prefill_rate_learned = s.prefill_rate_learned ? 1 : 0;
   c.reserved = 0;
+  c.decided_by_lowest_cost = decided_by(Rule::kLowestCost);
+  c.decided_by_near_tie = decided_by(Rule::kNearTie);
+  c.decided_by_only_candidate = decided_by(Rule::kOnlyCandidate);
+  c.decided_by_session = decided_by(Rule::kSession);
+  c.reported_running_requests = s.reported_running_requests;
+  c.reported_waiting_requests = s.reported_waiting_requests;
+  c.reported_kv_usage = s.reported_kv_usage;
+}
+
+void Fill(const EngineMetrics& m, prefix_router_engine_metrics* out) {
+  auto& c = *out;
+  c.engine = static_cast<int32_t>(m.engine);
+  c.reserved = 0;
+  c.prompt_tokens = m.prompt_tokens;
+  c.cached_tokens = m.cached_tokens;
+  c.external_cached_tokens = m.external_cached_tokens;
+  c.samples = m.samples;
+  c.unusable_values = m.unusable_values;
+  c.malformed_lines = m.malformed_lines;
+  c.first_malformed_line = m.first_malformed_line;
+  const std::string& reason = m.first_malformed_reason;
+  std::memset(c.first_malformed_reason, 0, sizeof c.first_malformed_reason);
+  reason.copy(c.first_malformed_reason, sizeof c.first_malformed_reason - 1);
+}
+
+void Fill(const EngineRankMetrics& m, prefix_router_engine_rank_metrics* out) {
+  auto& c = *out;
+  c.rank = m.rank;
+  c.reserved = 0;
+  c.running_requests = m.load.running_requests;
+  c.waiting_requests = m.load.waiting_requests;
+  c.kv_usage = m.load.kv_usage;
+  c.block_size = m.block_size;
+  c.capacity_tokens = m.capacity_tokens;
+  c.prompt_tokens = m.prompt_tokens;
+  c.cached_tokens = m.cached_tokens;
+  c.external_cached_tokens = m.external_cached_tokens;
 }
 
 }  // namespace prefixrouter::capi

@@ -5,18 +5,52 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "capi/boundary.h"
+#include "capi/prefix_router_stats.h"
 #include "capi/prefix_router_types.h"
+#include "prefixrouter/engine_metrics.h"
 #include "prefixrouter/prefix_router.h"
+#include "prefixrouter/router_metrics.h"
 
 namespace prefixrouter::capi {
+
+// Structs that have grown in ABI 1.1: their first new members.
+template <>
+inline constexpr size_t kFirstSize<prefix_router_options> = offsetof(prefix_router_options,
+                                                                     latency_interval_s);
+template <>
+inline constexpr size_t kFirstSize<prefix_router_stats> = offsetof(prefix_router_stats,
+                                                                   unavailable);
+template <>
+inline constexpr size_t kFirstSize<prefix_router_instance_stats> =
+    offsetof(prefix_router_instance_stats, decided_by_lowest_cost);
 
 int32_t ReadOptions(const prefix_router_options* in, RouterOptions* out);
 int32_t ReadInstanceOptions(const prefix_router_instance_options* in, InstanceOptions* out);
 int32_t ReadEngineLoad(const prefix_router_engine_load* in, EngineLoad* out);
 int32_t ReadFinishInfo(const prefix_router_finish_info* in, FinishInfo* out);
+// `in` may be null: all defaults. The model is not copied.
+int32_t ReadEngineMetricsOptions(const prefix_router_engine_metrics_options* in,
+                                 EngineMetricsOptions* out);
+int32_t ReadMetricsOptions(const prefix_router_metrics_options* in, MetricsOptions* out);
+// All that a report needs: rank and load. An array's first element tells the size of all.
+int32_t ReadRank(const prefix_router_engine_rank_metrics* in, EngineRankMetrics* out);
+int32_t ReadRanks(const prefix_router_engine_rank_metrics* in, size_t count,
+                  std::vector<EngineRankMetrics>* out);
+
+// A router that the caller wants on a page, and its labels.
+struct LabelledRouter {
+  const prefix_router* router;
+  std::vector<std::pair<std::string, std::string>> labels;
+};
+// REQUIRES: in and out are not null, or count is 0.
+int32_t ReadSources(const prefix_router_metrics_source* in, size_t count,
+                    std::vector<LabelledRouter>* out);
 
 // The strings of a request.
 struct RequestStrings {
@@ -59,6 +93,8 @@ void Fill(const ScoreTable& table, prefix_router_score_table* out);
 void Fill(const ScoreRow& row, prefix_router_score_row* out);
 void Fill(const RouterStats& stats, prefix_router_stats* out);
 void Fill(const InstanceStats& stats, prefix_router_instance_stats* out);
+void Fill(const EngineMetrics& metrics, prefix_router_engine_metrics* out);
+void Fill(const EngineRankMetrics& metrics, prefix_router_engine_rank_metrics* out);
 
 }  // namespace prefixrouter::capi
 

@@ -2,16 +2,19 @@
 // All arguments are checked before anything is done, so that a failure changes nothing.
 #include "capi/prefix_router.h"
 
-#include <cstring>
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "capi/boundary.h"
 #include "capi/convert.h"
 #include "lib/options.h"
+#include "prefixrouter/engine_metrics.h"
 #include "prefixrouter/prefix_router.h"
+#include "prefixrouter/router_metrics.h"
 
 using namespace prefixrouter;
 using namespace prefixrouter::capi;
@@ -32,11 +35,12 @@ void Write(const Cpp& value, C* out) {
   Write(value, out, out->struct_size);
 }
 
-// For lists of structs: the caller's first element tells the size of all.
+// For lists of structs: the caller's first element tells the size of all. `name` is that of the
+// list.
 template <typename Row>
-int32_t CheckRows(const Row* rows, size_t capacity, size_t* count) {
-  if (int32_t status = CheckList(rows, capacity, count, "rows"); status != 0) return status;
-  return capacity == 0 ? 0 : CheckOutput(rows, "rows[0]");
+int32_t CheckRows(const Row* rows, size_t capacity, size_t* count, const char* name = "rows") {
+  if (int32_t status = CheckList(rows, capacity, count, name); status != 0) return status;
+  return capacity == 0 ? 0 : CheckOutput(rows, (std::string(name) + "[0]").c_str());
 }
 
 // REQUIRES: they fit.
@@ -49,6 +53,33 @@ void WriteRows(const std::vector<Cpp>& values, Row* rows) {
     Write(value, reinterpret_cast<Row*>(out), stride);
     out += stride;
   }
+}
+
+// For texts: writes `text` with a terminating zero if (buffer, capacity) has room for it; *size
+// becomes its length in any case.
+int32_t WriteText(std::string_view text, char* buffer, size_t capacity, size_t* size) {
+  *size = text.size();
+  size_t needed;
+  if (int32_t status = CheckCapacity(text.size() + 1, capacity, &needed); status != 0) {
+    return status;
+  }
+  text.copy(buffer, text.size());
+  buffer[text.size()] = '\0';
+  return 0;
+}
+
+int32_t CheckText(const char* buffer, size_t capacity, size_t* size) {
+  if (size == nullptr) return FailNull("size");
+  return CheckList(buffer, capacity, size, "buffer");
+}
+
+int32_t RenderSources(Span<const MetricsSource> sources,
+                      const prefix_router_metrics_options* options, char* buffer, size_t capacity,
+                      size_t* size) {
+  MetricsOptions cpp_options;
+  if (int32_t status = ReadMetricsOptions(options, &cpp_options); status != 0) return status;
+  const Result<std::string> page = RenderMetrics(sources, cpp_options);
+  return page.ok() ? WriteText(*page, buffer, capacity, size) : Fail(page.status());
 }
 
 int32_t FailLease(uint64_t lease, const char* why) {
@@ -132,19 +163,10 @@ int32_t prefix_router_find_instance(const prefix_router* router, const char* nam
 int32_t prefix_router_get_instance_name(const prefix_router* router, uint64_t instance,
                                         char* buffer, size_t capacity, size_t* size) {
   return Guard([&] {
-    if (size == nullptr) return FailNull("size");
-    *size = 0;
+    if (int32_t status = CheckText(buffer, capacity, size); status != 0) return status;
     if (router == nullptr) return FailNull("router");
-    size_t needed;
-    if (int32_t status = CheckList(buffer, capacity, &needed, "buffer"); status != 0) return status;
     const Result<std::string> name = router->cpp->InstanceName({instance});
-    if (!name.ok()) return Fail(name.status());
-    *size = name->size();
-    if (int32_t status = CheckCapacity(name->size() + 1, capacity, &needed); status != 0) {
-      return status;
-    }
-    std::memcpy(buffer, name->c_str(), needed);
-    return 0;
+    return name.ok() ? WriteText(*name, buffer, capacity, size) : Fail(name.status());
   });
 }
 
@@ -318,6 +340,115 @@ int32_t prefix_router_block_keys(const prefix_router* router, const prefix_route
   });
 }
 
+// ---- Metrics ------------------------------------------------------------------------------------
+
+int32_t prefix_router_parse_engine_metrics(const char* page, size_t page_size,
+                                           const prefix_router_engine_metrics_options* options,
+                                           prefix_router_engine_metrics* metrics,
+                                           prefix_router_engine_rank_metrics* ranks,
+                                           size_t capacity, size_t* count) {
+  return Guard([&] {
+    if (int32_t status = CheckRows(ranks, capacity, count, "ranks"); status != 0) return status;
+    std::string_view text;
+    if (int32_t status = ReadString(page, page_size, "page", &text); status != 0) return status;
+    EngineMetricsOptions cpp_options;
+    if (int32_t status = ReadEngineMetricsOptions(options, &cpp_options); status != 0) {
+      return status;
+    }
+    if (metrics != nullptr) {
+      if (int32_t status = CheckOutput(metrics, "metrics"); status != 0) return status;
+    }
+    const Result<EngineMetrics> parsed = ParseEngineMetrics(text, cpp_options);
+    if (!parsed.ok()) return Fail(parsed.status());
+    if (int32_t status = CheckCapacity(parsed->ranks.size(), capacity, count); status != 0) {
+      return status;
+    }
+    WriteRows(parsed->ranks, ranks);
+    if (metrics != nullptr) Write(*parsed, metrics);
+    return 0;
+  });
+}
+
+int32_t prefix_router_report_engine_metrics(prefix_router* router, const char* name,
+                                            size_t name_size,
+                                            const prefix_router_engine_rank_metrics* ranks,
+                                            size_t rank_count, double age_s, uint32_t* reported) {
+  return Guard([&] {
+    if (router == nullptr) return FailNull("router");
+    std::string_view text;
+    if (int32_t status = ReadString(name, name_size, "name", &text); status != 0) return status;
+    if (int32_t status = CheckArray(ranks, rank_count, "ranks"); status != 0) return status;
+    EngineMetrics metrics;
+    if (int32_t status = ReadRanks(ranks, rank_count, &metrics.ranks); status != 0) return status;
+    const Result<uint32_t> result = ReportEngineMetrics(*router->cpp, text, metrics, age_s);
+    if (!result.ok()) return Fail(result.status());
+    if (reported != nullptr) *reported = *result;
+    return 0;
+  });
+}
+
+int32_t prefix_router_report_rank_metrics(prefix_router* router, uint64_t instance,
+                                          const prefix_router_engine_rank_metrics* rank,
+                                          double age_s) {
+  return Guard([&] {
+    if (router == nullptr) return FailNull("router");
+    EngineRankMetrics metrics;
+    if (int32_t status = ReadRank(rank, &metrics); status != 0) return status;
+    EngineLoad& load = metrics.load;
+    load.age_s = age_s;
+    Status status = CheckLoad(load);
+    if (status.ok()) {
+      // An empty report would take the place of an earlier one.
+      status = load.empty() ? router->cpp->InstanceName({instance}).status()
+                            : router->cpp->ReportLoad({instance}, load);
+    }
+    return status.ok() ? 0 : Fail(status);
+  });
+}
+
+uint32_t prefix_router_capacity_blocks(int64_t capacity_tokens, uint32_t block_size) {
+  EngineRankMetrics metrics;
+  metrics.capacity_tokens = capacity_tokens;
+  return metrics.CapacityBlocks(block_size);
+}
+
+int32_t prefix_router_render_metrics(const prefix_router* router,
+                                     const prefix_router_metrics_options* options, char* buffer,
+                                     size_t capacity, size_t* size) {
+  return Guard([&] {
+    if (int32_t status = CheckText(buffer, capacity, size); status != 0) return status;
+    if (router == nullptr) return FailNull("router");
+    const RouterStats stats = router->cpp->Stats();
+    const MetricsSource source = {&stats, {}};
+    return RenderSources({&source, 1}, options, buffer, capacity, size);
+  });
+}
+
+int32_t prefix_router_render_metrics_of(const prefix_router_metrics_source* sources,
+                                        size_t source_count,
+                                        const prefix_router_metrics_options* options, char* buffer,
+                                        size_t capacity, size_t* size) {
+  return Guard([&] {
+    if (int32_t status = CheckText(buffer, capacity, size); status != 0) return status;
+    if (int32_t status = CheckArray(sources, source_count, "sources"); status != 0) return status;
+    std::vector<LabelledRouter> routers;
+    if (int32_t status = ReadSources(sources, source_count, &routers); status != 0) return status;
+    std::vector<RouterStats> stats;
+    stats.reserve(routers.size());  // cpp_sources points into it
+    std::vector<MetricsSource> cpp_sources;
+    for (LabelledRouter& router : routers) {
+      stats.push_back(router.router->cpp->Stats());
+      cpp_sources.push_back({&stats.back(), std::move(router.labels)});
+    }
+    return RenderSources({cpp_sources.data(), cpp_sources.size()}, options, buffer, capacity, size);
+  });
+}
+
+double prefix_router_duration_bound_s(size_t bucket) {
+  return DurationHistogram::UpperBound(
+      static_cast<int>(std::min<size_t>(bucket, DurationHistogram::kBuckets - 1)));
+}
+
 // ---- Names and versions -------------------------------------------------------------------------
 
 const char* prefix_router_last_error(void) { return LastError(); }
@@ -327,6 +458,10 @@ const char* prefix_router_status_name(int32_t status) {
 }
 
 const char* prefix_router_rule_name(int32_t rule) { return RuleName(static_cast<Rule>(rule)); }
+
+const char* prefix_router_engine_name(int32_t engine) {
+  return EngineName(static_cast<Engine>(engine));
+}
 
 const char* prefix_router_policy_name(size_t index) {
   try {

@@ -66,6 +66,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "prefix_router_stats.h"
 #include "prefix_router_types.h"
 
 #if defined(__GNUC__)
@@ -76,7 +77,7 @@
 
 // The ABI that this header describes. The minor number grows when functions or members are added.
 #define PREFIX_ROUTER_ABI_MAJOR 1
-#define PREFIX_ROUTER_ABI_MINOR 0
+#define PREFIX_ROUTER_ABI_MINOR 1
 
 // Status of a call. Not all are used.
 enum {
@@ -216,6 +217,67 @@ PREFIX_ROUTER_API int32_t prefix_router_block_keys(const prefix_router* router,
                                                    const prefix_router_request* request,
                                                    uint64_t* keys, size_t capacity, size_t* count);
 
+// ---- Metrics ------------------------------------------------------------------------------------
+//
+// docs/metrics.md lists the engines and metrics that are understood, and those of the router.
+
+// The Content-Type of the pages that the router renders.
+#define PREFIX_ROUTER_METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
+
+// Reads an engine's /metrics page, Prometheus or OpenMetrics text. `ranks` gets an element for each
+// data-parallel rank, ascending, at least one; a page without rank labels is of rank 0. What is not
+// understood is passed over; malformed lines are skipped and counted. options and metrics may be
+// NULL.
+// NOT_FOUND: no load metric of a known engine is on the page; the text says what is there.
+// INVALID_ARGUMENT: the page is larger than max_bytes, has more ranks than max_ranks, or an option
+// is out of its range. OUT_OF_RANGE: convention 6.
+PREFIX_ROUTER_API int32_t prefix_router_parse_engine_metrics(
+    const char* page, size_t page_size, const prefix_router_engine_metrics_options* options,
+    prefix_router_engine_metrics* metrics, prefix_router_engine_rank_metrics* ranks,
+    size_t capacity, size_t* count);
+
+// Reports the load of each rank to the live instance of this name and rank, as
+// prefix_router_report_load does. *reported, which may be left out as NULL, becomes the number of
+// instances that got a report. Ranks without an instance, and those without load, are passed over.
+// A single rank that has no instance goes to rank 0 of that name, for servers that label their only
+// rank with its number in a larger deployment. age_s: how old the page is, >= 0.
+// NOT_FOUND: none of the ranks is a live instance of this name. INVALID_ARGUMENT: age_s or a
+// kv_usage is out of its range. A clock_callback that fails after some ranks leaves these reported.
+PREFIX_ROUTER_API int32_t
+prefix_router_report_engine_metrics(prefix_router* router, const char* name, size_t name_size,
+                                    const prefix_router_engine_rank_metrics* ranks,
+                                    size_t rank_count, double age_s, uint32_t* reported);
+
+// The same for one instance, whatever its name and rank. A rank without load changes nothing.
+// NOT_FOUND: no such instance. INVALID_ARGUMENT as above.
+PREFIX_ROUTER_API int32_t
+prefix_router_report_rank_metrics(prefix_router* router, uint64_t instance,
+                                  const prefix_router_engine_rank_metrics* rank, double age_s);
+
+// For prefix_router_instance_options.capacity_blocks: how many blocks of block_size tokens fit in
+// the capacity_tokens of a rank, at most 2^31 - 1. 0, the default there, when the capacity is not
+// known or is less than one block.
+PREFIX_ROUTER_API uint32_t prefix_router_capacity_blocks(int64_t capacity_tokens,
+                                                         uint32_t block_size);
+
+// The router's own metrics as a page of Prometheus text, with a terminating zero. capacity is the
+// buffer's size in bytes; *size becomes the page's length without the zero, so size + 1 bytes are
+// needed (convention 6). The next page may be longer. options may be NULL. Cost: 2 us and 1.8 KB an
+// instance.
+PREFIX_ROUTER_API int32_t prefix_router_render_metrics(const prefix_router* router,
+                                                       const prefix_router_metrics_options* options,
+                                                       char* buffer, size_t capacity, size_t* size);
+
+// Several routers on one page, each with labels of its own. Otherwise the same.
+// INVALID_ARGUMENT: a router is NULL, a label may not be, or two sources have the same labels.
+PREFIX_ROUTER_API int32_t prefix_router_render_metrics_of(
+    const prefix_router_metrics_source* sources, size_t source_count,
+    const prefix_router_metrics_options* options, char* buffer, size_t capacity, size_t* size);
+
+// The upper bound of a bucket of durations, in seconds: 250 ns, then twice the one before; infinity
+// for the last one and whatever is past it.
+PREFIX_ROUTER_API double prefix_router_duration_bound_s(size_t bucket);
+
 // ---- Names and versions -------------------------------------------------------------------------
 
 // The text for the last call that failed on this thread; "" when none did. Valid until the next
@@ -227,6 +289,9 @@ PREFIX_ROUTER_API const char* prefix_router_status_name(int32_t status);
 
 // "lowest_cost" and so on; "unknown" for a number that is no rule.
 PREFIX_ROUTER_API const char* prefix_router_rule_name(int32_t rule);
+
+// "vllm" and so on; "unknown" for a number that is no engine.
+PREFIX_ROUTER_API const char* prefix_router_engine_name(int32_t engine);
 
 // Names that options.policy takes, by index from 0; NULL past the last one.
 PREFIX_ROUTER_API const char* prefix_router_policy_name(size_t index);

@@ -150,6 +150,12 @@ typedef struct prefix_router_options {
   // Default: the system's monotonic clock.
   prefix_router_clock_callback clock_callback;
   void* clock_user_data;
+
+  // From ABI 1.1 on.
+  // For prefix_router_stats.route_duration_counts: each thread times at most one call in this time,
+  // and all of them where they are fewer; a timed call takes about 40 ns longer. Seconds,
+  // PREFIX_ROUTER_ZERO to time every call, infinity to time none; default 0.0001.
+  double latency_interval_s;
 } prefix_router_options;
 
 // ---- Instances ----------------------------------------------------------------------------------
@@ -323,74 +329,6 @@ typedef struct prefix_router_score_row {
   int64_t requests_in_flight;
   double pending_tokens;
 } prefix_router_score_row;
-
-typedef struct prefix_router_stats {
-  size_t struct_size;
-
-  // Since the router was created.
-  uint64_t requests;       // that were given an instance
-  uint64_t rejected;       // refused by max_ttft_s
-  uint64_t prompt_tokens;  // of `requests`
-  uint64_t cached_tokens;  // of them, predicted cached on the chosen instance
-  uint64_t decided_by_lowest_cost;
-  uint64_t decided_by_near_tie;
-  uint64_t decided_by_only_candidate;
-  uint64_t decided_by_session;
-  uint64_t leases_finished;
-  uint64_t leases_cancelled;
-  uint64_t leases_expired;
-  uint64_t output_tokens;  // reported by finished leases
-
-  // Of finished leases that reported the engine's cached tokens.
-  uint64_t reported_requests;
-  uint64_t reported_cached_tokens;
-  uint64_t predicted_cached_tokens;  // for the same requests
-  uint64_t over_predicted_tokens;    // predicted but not found
-  uint64_t under_predicted_tokens;   // found but not predicted
-
-  // The prefix index, now.
-  uint64_t index_bytes;
-  uint64_t index_budget_bytes;
-  uint64_t index_runs;    // stretches of blocks without a branch
-  uint64_t index_blocks;  // distinct blocks
-  uint64_t blocks_held;   // (block, instance) pairs
-  // The prefix index, since the router was created.
-  uint64_t blocks_evicted;            // by capacity or time to live of an instance
-  uint64_t blocks_evicted_by_budget;  // by index_budget_bytes
-  uint64_t blocks_not_remembered;     // found no room beside the blocks of running requests
-
-  // Now.
-  uint64_t leases_active;
-  uint64_t sessions;
-} prefix_router_stats;
-
-// One for each live instance; prefix_router_get_instance_name tells its name.
-typedef struct prefix_router_instance_stats {
-  size_t struct_size;
-  uint64_t instance;
-  uint32_t rank;
-  int32_t state;  // PREFIX_ROUTER_READY and so on
-
-  // Now.
-  int64_t requests_in_flight;  // leases
-  int64_t requests_waiting;    // leases before their first token
-  int64_t pending_tokens;      // uncached tokens of those
-  int64_t kv_tokens;           // prompt and output tokens of leases
-  double fluid_tokens;         // predicted work of requests without a lease
-  uint64_t blocks_held;
-  uint64_t capacity_blocks;     // as configured
-  double capacity_scale;        // learned: true capacity = capacity_blocks * capacity_scale
-  double prefill_tokens_per_s;  // that decisions use: learned, configured or the fleet's
-  double report_age_s;          // of the last engine report; negative: there was none
-
-  // Since it was added.
-  uint64_t requests;
-  uint64_t prompt_tokens;
-  uint64_t cached_tokens;  // predicted when routed
-
-  int32_t prefill_rate_learned;  // 1: prefill_tokens_per_s was learned
-  uint32_t reserved;
-} prefix_router_instance_stats;
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -107,7 +107,7 @@ Result<EngineMetrics> ParseEngineMetrics(std::string_view page,
 // age_s: how old the page is, >= 0, for gateways that scrape at another time than they report.
 //
 // kNotFound: none of the ranks is a live instance of this name. kInvalidArgument: age_s is negative
-// or no number.
+// or no number, or metrics that the caller has made have a kv_usage above 1 or no number.
 Result<uint32_t> ReportEngineMetrics(PrefixRouter& router, std::string_view instance_name,
                                      const EngineMetrics& metrics, double age_s = 0);
 

@@ -64,6 +64,9 @@ struct EngineLoad {
   int64_t waiting_requests = -1;  // requests in the engine's queue
   double kv_usage = -1;           // share of KV blocks in use by running requests, 0 to 1
   double age_s = 0;               // how old the figures are at the time of the call, >= 0
+
+  // Nothing is reported.
+  bool empty() const { return running_requests < 0 && waiting_requests < 0 && kv_usage < 0; }
 };
 
 }  // namespace prefixrouter

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/hash/hash.h"
@@ -18,6 +19,7 @@
 #include "lib/base/guard.h"
 #include "lib/metrics/engine_names.h"
 #include "lib/metrics/exposition_reader.h"
+#include "lib/options.h"
 #include "prefixrouter/prefix_router.h"
 
 namespace prefixrouter {
@@ -291,30 +293,40 @@ Result<EngineMetrics> Parse(std::string_view page, const EngineMetricsOptions& o
   return metrics;
 }
 
+// All that can fail comes before the first report, so that a failure changes nothing.
 Result<uint32_t> Report(PrefixRouter& router, std::string_view instance_name,
                         const EngineMetrics& metrics, double age_s) {
   if (!(age_s >= 0)) return Invalid("age_s must be 0 or more, got " + std::to_string(age_s));
-  uint32_t reported = 0;
-  bool found = false;
+  std::vector<std::pair<InstanceId, EngineLoad>> loads;
   for (const EngineRankMetrics& rank : metrics.ranks) {
+    if (Status check = CheckLoad(rank.load); !check.ok()) {
+      return Invalid("rank " + std::to_string(rank.rank) + ": " + check.message());
+    }
     Result<InstanceId> id = router.FindInstance(instance_name, rank.rank);
     if (!id.ok() && metrics.ranks.size() == 1) id = router.FindInstance(instance_name, 0);
-    if (!id.ok()) continue;
-    found = true;
-    EngineLoad load = rank.load;
-    if (load.running_requests < 0 && load.waiting_requests < 0 && load.kv_usage < 0) continue;
-    load.age_s = age_s;
-    const Status status = router.ReportLoad(*id, load);
+    if (id.ok()) {
+      loads.emplace_back(*id, rank.load);
+      loads.back().second.age_s = age_s;
+    } else if (id.status().code() != StatusCode::kNotFound) {
+      return id.status();
+    }
+  }
+  if (loads.empty()) {
+    return Status(StatusCode::kNotFound, "no instance \"" + std::string(instance_name) +
+                                             "\" of any of the page's " +
+                                             std::to_string(metrics.ranks.size()) + " ranks");
+  }
+  uint32_t reported = 0;
+  for (const auto& [id, load] : loads) {
+    if (load.empty()) continue;
+    const Status status = router.ReportLoad(id, load);
     if (status.ok()) {
       ++reported;
     } else if (status.code() != StatusCode::kNotFound) {  // removed meanwhile
       return status;
     }
   }
-  if (found) return reported;
-  return Status(StatusCode::kNotFound, "no instance \"" + std::string(instance_name) +
-                                           "\" of any of the page's " +
-                                           std::to_string(metrics.ranks.size()) + " ranks");
+  return reported;
 }
 
 }  // namespace

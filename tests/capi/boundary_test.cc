@@ -1,5 +1,5 @@
 // How the C library reads and writes structs that have grown: a caller may be older than the
-// library, though no struct of the first ABI has an older form yet.
+// library.
 #include "capi/boundary.h"
 
 #include <cstring>

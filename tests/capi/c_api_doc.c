@@ -1,6 +1,7 @@
 /* The code of docs/c_api.md, in programs' places; scripts/test.sh checks that all of it is here. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "prefix_router.h"
 
@@ -92,12 +93,54 @@ static void route(prefix_router* router, const uint32_t* tokens, size_t token_co
   free(rows);
 }
 
+static void metrics(prefix_router* router) {
+  const char page[] =
+      "vllm:num_requests_running{engine=\"0\"} 4\n"
+      "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"28966\"} 1.0\n";
+  const size_t page_size = sizeof page - 1;
+  prefix_router_instance_options instance_options = {0};
+  instance_options.struct_size = sizeof instance_options;
+  instance_options.name = "10.0.0.7:8000";
+  instance_options.name_size = PREFIX_ROUTER_NUL_TERMINATED;
+  uint64_t instance;
+  require(prefix_router_add_instance(router, &instance_options, &instance) == PREFIX_ROUTER_OK,
+          "add instance");
+
+  prefix_router_engine_rank_metrics ranks[8];
+  size_t rank_count;
+  ranks[0].struct_size = sizeof ranks[0];
+  int32_t status =
+      prefix_router_parse_engine_metrics(page, page_size, NULL, NULL, ranks, 8, &rank_count);
+  if (status == PREFIX_ROUTER_OK) {
+    prefix_router_report_engine_metrics(router, "10.0.0.7:8000", PREFIX_ROUTER_NUL_TERMINATED,
+                                        ranks, rank_count, 0, NULL);
+  }
+
+  instance_options.capacity_blocks = prefix_router_capacity_blocks(ranks[0].capacity_tokens, 16);
+  require(instance_options.capacity_blocks == 28966, "capacity");
+  {
+    size_t capacity = 1 << 16, size;
+    char* page = malloc(capacity);
+    while (prefix_router_render_metrics(router, NULL, page, capacity, &size) ==
+           PREFIX_ROUTER_OUT_OF_RANGE) {
+      page = realloc(page, capacity = 2 * size);
+    }
+    require(strstr(page,
+                   "instance_reported_requests{instance_name=\"10.0.0.7:8000\",rank=\"0\","
+                   "phase=\"running\"} 4\n") != NULL,
+            "page");
+    free(page);
+  }
+  prefix_router_remove_instance(router, instance);
+}
+
 int main(void) {
   static const uint32_t tokens[64] = {1};
   uint64_t instance = 0;
   prefix_router* router = make_router(&instance);
   report(router, instance);
   route(router, tokens, 64, "user 7");
+  metrics(router);
 
   prefix_router_stats stats = {0};
   stats.struct_size = sizeof stats;

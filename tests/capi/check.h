@@ -27,6 +27,7 @@ extern const test_case instance_tests[];
 extern const test_case route_tests[];
 extern const test_case lease_tests[];
 extern const test_case inspect_tests[];
+extern const test_case metrics_tests[];
 extern const test_case callback_tests[];
 extern const test_case struct_size_tests[];
 extern const test_case exception_tests[];

@@ -36,6 +36,7 @@ static void defaults(void) {
   CHECK(options.max_instances == 65536);
   CHECK(options.max_sessions == 262144);
   CHECK(options.clock_callback == NULL);
+  CHECK(options.latency_interval_s == 100e-6);
   prefix_router_destroy(router);
 
   options = default_options();
@@ -83,6 +84,7 @@ static void all_options(void) {
   in.max_sessions = 12;
   in.clock_callback = read_clock;
   in.clock_user_data = &nanos;
+  in.latency_interval_s = INFINITY;
   CHECK_OK(prefix_router_create(&in, &router));
   CHECK_OK(prefix_router_get_options(router, &out));
   CHECK(out.policy_size == in.policy_size && memcmp(out.policy, in.policy, in.policy_size) == 0);
@@ -95,12 +97,15 @@ static void named_sentinels(void) {
   prefix_router* router;
   prefix_router_options options = default_options();
   options.session_slack_s = options.threshold_match = options.weight_kv = PREFIX_ROUTER_ZERO;
+  options.latency_interval_s = PREFIX_ROUTER_ZERO;
   options.max_sessions = PREFIX_ROUTER_NO_SESSIONS;
   CHECK_OK(prefix_router_create(&options, &router));
   options.session_slack_s = options.threshold_match = options.weight_kv = 1;
+  options.latency_interval_s = 1;
   options.max_sessions = 1;
   CHECK_OK(prefix_router_get_options(router, &options));
   CHECK(options.session_slack_s == PREFIX_ROUTER_ZERO);
+  CHECK(options.latency_interval_s == PREFIX_ROUTER_ZERO);
   CHECK(options.threshold_match == PREFIX_ROUTER_ZERO);
   CHECK(options.weight_kv == PREFIX_ROUTER_ZERO && options.weight_queue == 2);
   CHECK(options.max_sessions == PREFIX_ROUTER_NO_SESSIONS);
@@ -158,6 +163,8 @@ static void out_of_range(void) {
   REFUSED(lease_ttl_s, 1e10, "lease_ttl_s");
   REFUSED(session_ttl_s, 1e-9, "session_ttl_s");
   REFUSED(session_slack_s, -2, "session_slack_s must be 0 to 1e+09, got -2");
+  REFUSED(latency_interval_s, -2, "latency_interval_s must be 0 to inf, got -2");
+  REFUSED(latency_interval_s, NAN, "latency_interval_s");
   REFUSED(index_budget_bytes, 65535, "index_budget_bytes must be at least 65536, got 65535");
   REFUSED(max_prompt_tokens, (1u << 24) + 1, "max_prompt_tokens");
   REFUSED(max_instances, (1u << 20) + 1, "max_instances");

@@ -100,6 +100,88 @@ static void statistics(void) {
   prefix_router_destroy(router);
 }
 
+// A clock that moves on by 1 us whenever it is read.
+static int64_t tick(void* nanos) { return *(int64_t*)nanos += 1000; }
+
+static void statistics_of_decisions(void) {
+  uint64_t ids[2], lease;
+  uint32_t tokens[kTokens];
+  int64_t nanos = 0;
+  size_t count = 0, i;
+  uint64_t timed = 0;
+  prefix_router* router;
+  prefix_router_options options = default_options();
+  prefix_router_request request = token_request(tokens, kTokens);
+  prefix_router_decision decision = empty_decision();
+  prefix_router_engine_load load;
+  prefix_router_stats stats;
+  prefix_router_instance_stats rows[2];
+  options.clock_callback = tick;
+  options.clock_user_data = &nanos;
+  options.latency_interval_s = PREFIX_ROUTER_ZERO;
+  CHECK_OK(prefix_router_create(&options, &router));
+  ids[0] = add_instance(router, "a");
+  ids[1] = add_instance(router, "b");
+  fill_tokens(tokens, kTokens, 1);
+  memset(&load, 0, sizeof load);
+  load.struct_size = sizeof load;
+  load.reported = PREFIX_ROUTER_REPORTS_WAITING | PREFIX_ROUTER_REPORTS_KV_USAGE;
+  load.waiting_requests = 3;
+  load.kv_usage = 0.5;
+  load.age_s = 100;  // too old to be used
+  CHECK_OK(prefix_router_report_load(router, ids[0], &load));
+
+  // To the first instance; then to the second, for all that the first one has the prompt; then to
+  // none; then to the second for its session.
+  request.allowed = &ids[0];
+  request.allowed_count = 1;
+  CHECK_OK(prefix_router_acquire(router, &request, &decision, &lease));
+  CHECK(decision.stale_report == 1);
+  request.allowed = &ids[1];
+  request.session_key = "s";
+  request.session_key_size = 1;
+  CHECK_OK(prefix_router_route_request(router, &request, &decision));
+  request.allowed_count = 0;
+  CHECK_OK(prefix_router_set_instance_state(router, ids[0], PREFIX_ROUTER_DOWN, 0));
+  CHECK_OK(prefix_router_set_instance_state(router, ids[1], PREFIX_ROUTER_DOWN, 0));
+  CHECK_FAILS(prefix_router_route_request(router, &request, &decision), PREFIX_ROUTER_UNAVAILABLE,
+              "");
+  CHECK_OK(prefix_router_set_instance_state(router, ids[0], PREFIX_ROUTER_READY, 0));
+  CHECK_OK(prefix_router_set_instance_state(router, ids[1], PREFIX_ROUTER_READY, 0));
+  CHECK_OK(prefix_router_route_request(router, &request, &decision));
+  CHECK(decision.rule == PREFIX_ROUTER_SESSION && decision.instance == ids[1]);
+
+  stats.struct_size = sizeof stats;
+  rows[0].struct_size = sizeof rows[0];
+  CHECK_OK(prefix_router_get_stats(router, &stats, rows, 2, &count));
+  CHECK(stats.requests == 3 && stats.unavailable == 1 && stats.rejected == 0);
+  CHECK(stats.decided_by_only_candidate == 2 && stats.decided_by_session == 1);
+  CHECK(stats.prompt_tokens == 3 * kTokens && stats.cached_tokens == kTokens);
+  CHECK(stats.best_cached_tokens == kTokens);
+  CHECK(stats.stale_report_decisions == 1);
+  for (i = 0; i < PREFIX_ROUTER_DURATION_BUCKETS; ++i) timed += stats.route_duration_counts[i];
+  CHECK(timed == 4);  // 1 us each: at most the bound of bucket 2, and more than that of bucket 1
+  CHECK(stats.route_duration_counts[2] == 4);
+  CHECK(fabs(stats.route_duration_sum_s - 4e-6) < 1e-12);
+
+  CHECK(rows[0].requests == 1 && rows[0].decided_by_only_candidate == 1);
+  CHECK(rows[0].decided_by_session == 0 && rows[0].decided_by_lowest_cost == 0);
+  CHECK(rows[0].reported_running_requests == -1 && rows[0].reported_waiting_requests == 3);
+  CHECK(rows[0].reported_kv_usage == 0.5);
+  CHECK(rows[1].requests == 2 && rows[1].decided_by_only_candidate == 1);
+  CHECK(rows[1].decided_by_session == 1 && rows[1].decided_by_near_tie == 0);
+  CHECK(rows[1].reported_waiting_requests == -1 && rows[1].reported_kv_usage == -1);
+  prefix_router_destroy(router);
+
+  options.latency_interval_s = INFINITY;
+  CHECK_OK(prefix_router_create(&options, &router));
+  add_instance(router, "a");
+  CHECK_OK(prefix_router_route(router, tokens, kTokens, &ids[0]));
+  CHECK_OK(prefix_router_get_stats(router, &stats, NULL, 0, NULL));
+  CHECK(stats.requests == 1 && stats.route_duration_sum_s == 0);
+  prefix_router_destroy(router);
+}
+
 static void statistics_buffers(void) {
   uint64_t ids[2];
   size_t count = 9;
@@ -167,6 +249,7 @@ const test_case inspect_tests[] = {
     {"a score table has a row for each instance, and no effect", score_table},
     {"score rows go to a buffer that has room for all", score_buffers},
     {"statistics count what was routed, in all and by instance", statistics},
+    {"statistics tell rules, refusals, durations and engine reports", statistics_of_decisions},
     {"rows of statistics go to a buffer that has room for all", statistics_buffers},
     {"block keys are those of full blocks, and go to a buffer that has room for all", block_keys},
     {NULL, NULL}};

@@ -29,6 +29,27 @@ typedef struct newer_finish_info {
   char unknown[kNewer];
 } newer_finish_info;
 
+typedef struct newer_engine_options {
+  prefix_router_engine_metrics_options known;
+  char unknown[kNewer];
+} newer_engine_options;
+typedef struct newer_rank {
+  prefix_router_engine_rank_metrics known;
+  char unknown[kNewer];
+} newer_rank;
+typedef struct newer_metrics_options {
+  prefix_router_metrics_options known;
+  char unknown[kNewer];
+} newer_metrics_options;
+typedef struct newer_source {
+  prefix_router_metrics_source known;
+  char unknown[kNewer];
+} newer_source;
+
+static const char kPage[] =
+    "vllm:num_requests_running{engine=\"0\"} 4\nvllm:num_requests_running{engine=\"1\"} 5\n";
+enum { kPageSize = sizeof kPage - 1 };
+
 static int32_t create(const prefix_router_options* options) {
   prefix_router* router = NULL;
   const int32_t status = prefix_router_create(options, &router);
@@ -88,6 +109,57 @@ static void newer_caller(void) {
   CHECK_OK(prefix_router_route_request(router, &request.known, &decision));
   CHECK_OK(prefix_router_acquire(router, &request.known, &decision, &lease));
   CHECK_OK(prefix_router_finish(router, lease, &info.known));
+  prefix_router_destroy(router);
+}
+
+static void newer_caller_metrics(void) {
+  uint64_t ids[2];
+  uint32_t reported = 0;
+  size_t count, size;
+  prefix_router* router = make_router(2, ids, NULL);
+  newer_engine_options engine_options;
+  newer_rank ranks[2];
+  newer_metrics_options options;
+  newer_source sources[2];
+  memset(&engine_options, 0, sizeof engine_options);
+  memset(ranks, 0, sizeof ranks);
+  memset(&options, 0, sizeof options);
+  memset(sources, 0, sizeof sources);
+  engine_options.known.struct_size = sizeof engine_options;
+  ranks[0].known.struct_size = sizeof ranks[0];  // for both, as in sources
+  ranks[1].known.rank = 1;
+  ranks[1].known.running_requests = 5;
+  options.known.struct_size = sizeof options;
+  sources[0].known.struct_size = sizeof sources[0];
+  sources[0].known.router = sources[1].known.router = router;
+#define PARSE_NEWER() \
+  prefix_router_parse_engine_metrics(kPage, kPageSize, &engine_options.known, NULL, NULL, 0, &count)
+#define REPORT_NEWER() \
+  prefix_router_report_engine_metrics(router, "a", 1, &ranks[0].known, 2, 0, &reported)
+#define RENDER_NEWER() prefix_router_render_metrics(router, &options.known, NULL, 0, &size)
+#define RENDER_NEWER_SOURCES(count) \
+  prefix_router_render_metrics_of(&sources[0].known, count, NULL, NULL, 0, &size)
+  engine_options.unknown[kNewer - 1] = ranks[1].unknown[kNewer - 1] = 1;
+  options.unknown[kNewer - 1] = sources[1].unknown[kNewer - 1] = 1;
+  CHECK_FAILS(PARSE_NEWER(), PREFIX_ROUTER_UNIMPLEMENTED, "options: the library knows");
+  CHECK_FAILS(REPORT_NEWER(), PREFIX_ROUTER_UNIMPLEMENTED, "ranks[1]: the library knows");
+  CHECK_FAILS(RENDER_NEWER(), PREFIX_ROUTER_UNIMPLEMENTED, "options: the library knows");
+  CHECK_FAILS(RENDER_NEWER_SOURCES(2), PREFIX_ROUTER_UNIMPLEMENTED,
+              "sources[1]: the library knows");
+  ranks[0].unknown[0] = 1;
+  CHECK_FAILS(prefix_router_report_rank_metrics(router, ids[1], &ranks[0].known, 0),
+              PREFIX_ROUTER_UNIMPLEMENTED, "rank: the library knows");
+  CHECK(reported == 0);
+
+  engine_options.unknown[kNewer - 1] = ranks[1].unknown[kNewer - 1] = ranks[0].unknown[0] = 0;
+  options.unknown[kNewer - 1] = sources[1].unknown[kNewer - 1] = 0;
+  CHECK_FAILS(PARSE_NEWER(), PREFIX_ROUTER_OUT_OF_RANGE, "2 are needed");
+  CHECK_OK(REPORT_NEWER());
+  CHECK(reported == 1);  // of "a" there is rank 0 only
+  CHECK_OK(prefix_router_report_rank_metrics(router, ids[1], &ranks[0].known, 0));
+  CHECK_FAILS(RENDER_NEWER(), PREFIX_ROUTER_OUT_OF_RANGE, "are needed");
+  CHECK_FAILS(RENDER_NEWER_SOURCES(2), PREFIX_ROUTER_INVALID_ARGUMENT, "the same labels");
+  CHECK_FAILS(RENDER_NEWER_SOURCES(1), PREFIX_ROUTER_OUT_OF_RANGE, "are needed");
   prefix_router_destroy(router);
 }
 
@@ -168,9 +240,76 @@ static void newer_caller_results(void) {
   prefix_router_destroy(router);
 }
 
+static void newer_caller_pages(void) {
+  size_t count = 0, i;
+  const size_t metrics_size = sizeof(prefix_router_engine_metrics) + kNewer;
+  prefix_router_engine_metrics* metrics = make_result(metrics_size);
+  const size_t rank_size = sizeof(prefix_router_engine_rank_metrics) + kNewer;
+  char* ranks = make_result(2 * rank_size);
+  memcpy(ranks, &rank_size, sizeof rank_size);
+  CHECK_OK(prefix_router_parse_engine_metrics(
+      kPage, kPageSize, NULL, metrics, (prefix_router_engine_rank_metrics*)ranks, 2, &count));
+  check_result(metrics, sizeof *metrics, metrics_size);
+  CHECK(metrics->samples == 2);
+  for (i = 0; i < 2; ++i) {
+    prefix_router_engine_rank_metrics rank;
+    check_result(ranks + i * rank_size, sizeof rank, rank_size);
+    memcpy(&rank, ranks + i * rank_size, sizeof rank);
+    CHECK(rank.rank == i && rank.running_requests == (int64_t)(4 + i));
+  }
+  free(metrics);
+  free(ranks);
+}
+
+// Of the structs that ABI 1.1 has made longer, callers of 1.0 pass the beginnings.
+static void older_caller(void) {
+  const size_t options_size = offsetof(prefix_router_options, latency_interval_s);
+  const size_t stats_size = offsetof(prefix_router_stats, unavailable);
+  const size_t row_size = offsetof(prefix_router_instance_stats, decided_by_lowest_cost);
+  // In memory of just that size, so that the address sanitizer sees what goes past it. volatile:
+  // the compiler would warn that it is less than a whole struct.
+  prefix_router_options* volatile options = make_result(options_size);
+  prefix_router_stats* volatile stats = make_result(stats_size);
+  char* rows = make_result(2 * row_size);
+  prefix_router_options whole = default_options();
+  prefix_router_instance_stats second;
+  prefix_router* router = NULL;
+  size_t count, written;
+  uint64_t id;
+  memset(options, 0, options_size);
+  options->struct_size = options_size;
+  options->block_size = 32;
+  CHECK_OK(prefix_router_create(options, &router));
+  CHECK_OK(prefix_router_get_options(router, &whole));
+  CHECK(whole.block_size == 32 && whole.latency_interval_s == 100e-6);
+  memset(&options->block_size, 0xEE, options_size - offsetof(prefix_router_options, block_size));
+  CHECK_OK(prefix_router_get_options(router, options));
+  CHECK(options->struct_size == options_size && options->block_size == 32);
+  CHECK(options->clock_user_data == NULL);
+
+  add_instance(router, "a");
+  id = add_instance(router, "b");
+  memcpy(rows, &row_size, sizeof row_size);
+  CHECK_OK(prefix_router_get_stats(router, stats, (prefix_router_instance_stats*)rows, 2, &count));
+  CHECK(stats->struct_size == stats_size && stats->requests == 0 && stats->sessions == 0);
+  memset(&second, 0, sizeof second);
+  memcpy(&second, rows + row_size, row_size);
+  memcpy(&written, rows + row_size, sizeof written);
+  CHECK(count == 2 && written == row_size);
+  CHECK(second.instance == id && second.capacity_blocks == 65536 && second.reserved == 0);
+  prefix_router_destroy(router);
+
+  options->struct_size = options_size - 1;
+  CHECK_FAILS(create(options), PREFIX_ROUTER_INVALID_ARGUMENT, "options: struct_size must be");
+  free(options);
+  free(stats);
+  free(rows);
+}
+
 static void impossible_sizes(void) {
   static const size_t sizes[] = {0, 1, sizeof(size_t), 65537, SIZE_MAX};
   uint64_t ids[2], lease;
+  uint32_t reported = 99;
   uint32_t tokens[16] = {0};
   size_t i, count;
   prefix_router* router = make_router(2, ids, NULL);
@@ -186,6 +325,17 @@ static void impossible_sizes(void) {
     prefix_router_score_row rows[2];
     prefix_router_stats stats;
     prefix_router_instance_stats instances[2];
+    prefix_router_engine_metrics_options engine_options;
+    prefix_router_engine_metrics metrics;
+    prefix_router_engine_rank_metrics ranks[2];
+    prefix_router_metrics_options metrics_options;
+    prefix_router_metrics_source sources[2];
+    memset(&engine_options, 0, sizeof engine_options);
+    memset(ranks, 0, sizeof ranks);
+    memset(&metrics_options, 0, sizeof metrics_options);
+    memset(sources, 0, sizeof sources);
+    engine_options.struct_size = metrics.struct_size = ranks[0].struct_size = size;
+    metrics_options.struct_size = sources[0].struct_size = size;
     memset(&instance, 0, sizeof instance);
     memset(&load, 0, sizeof load);
     memset(&info, 0, sizeof info);
@@ -211,13 +361,30 @@ static void impossible_sizes(void) {
     IMPOSSIBLE(prefix_router_get_stats(router, &stats, NULL, 0, NULL), "stats");
     IMPOSSIBLE(prefix_router_get_stats(router, NULL, instances, 2, &count), "rows[0]");
     IMPOSSIBLE(prefix_router_block_keys(router, &request, NULL, 0, &count), "request");
+    IMPOSSIBLE(prefix_router_parse_engine_metrics(kPage, kPageSize, &engine_options, NULL, NULL, 0,
+                                                  &count),
+               "options");
+    IMPOSSIBLE(
+        prefix_router_parse_engine_metrics(kPage, kPageSize, NULL, &metrics, NULL, 0, &count),
+        "metrics");
+    IMPOSSIBLE(prefix_router_parse_engine_metrics(kPage, kPageSize, NULL, NULL, ranks, 2, &count),
+               "ranks[0]");
+    IMPOSSIBLE(prefix_router_report_engine_metrics(router, "a", 1, ranks, 2, 0, &reported),
+               "ranks[0]");
+    IMPOSSIBLE(prefix_router_report_rank_metrics(router, ids[0], ranks, 0), "rank");
+    IMPOSSIBLE(prefix_router_render_metrics(router, &metrics_options, NULL, 0, &count), "options");
+    IMPOSSIBLE(prefix_router_render_metrics_of(sources, 2, NULL, NULL, 0, &count), "sources[0]");
   }
+  CHECK(reported == 99);
   CHECK(requests_routed(router) == 0);
   prefix_router_destroy(router);
 }
 
 const test_case struct_size_tests[] = {
     {"of a newer caller, zeros are accepted and anything else is refused", newer_caller},
+    {"of a newer caller's metrics too, also in an array", newer_caller_metrics},
     {"for a newer caller, what the library does not know of a result is 0", newer_caller_results},
+    {"nor of what a page says", newer_caller_pages},
+    {"a caller of ABI 1.0 gets what it knows, and nothing behind it", older_caller},
     {"a struct_size that no struct has is refused, and nothing changes", impossible_sizes},
     {NULL, NULL}};

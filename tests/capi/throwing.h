@@ -1,4 +1,4 @@
-// Callbacks that throw C++ exceptions, for tests in C.
+// Callbacks that throw C++ exceptions, and memory that runs out, for tests in C.
 #ifndef PREFIXROUTER_TESTS_CAPI_THROWING_H_
 #define PREFIXROUTER_TESTS_CAPI_THROWING_H_
 
@@ -19,6 +19,10 @@ enum {
 
 int32_t throwing_policy(const prefix_router_policy_input* input, float* costs, void* user_data);
 int64_t throwing_clock(void* user_data);
+
+// From now on, the calling thread's allocations by operator new but the first `count` of them throw
+// std::bad_alloc. Returns whether any has since the last call.
+int fail_allocations_after(uint64_t count);
 
 #ifdef __cplusplus
 }  // extern "C"

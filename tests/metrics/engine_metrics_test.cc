@@ -438,6 +438,15 @@ TEST_CASE("reporting engine metrics: what cannot be reported changes nothing") {
   REQUIRE(reported.ok());
   CHECK(*reported == 0);
   CHECK(fleet.StatsOf(0).report_age_s == -1);
+  // A bad figure of a later rank keeps the good ones of earlier ranks from being reported.
+  EngineMetrics made = metrics;
+  for (double kv_usage : {1.5, std::nan("")}) {
+    made.ranks[1].load.kv_usage = kv_usage;
+    const Status status = ReportEngineMetrics(fleet.router(), "i0", made).status();
+    CHECK(status.code() == StatusCode::kInvalidArgument);
+    CHECK(status.message().find("rank 1: kv_usage must be 0 to 1") == 0);
+    CHECK(fleet.StatsOf(0).report_age_s == -1);
+  }
 }
 
 }  // namespace prefixrouter

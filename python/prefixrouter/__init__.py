@@ -16,8 +16,12 @@ Example:
 
 from prefixrouter import _async as _async
 from prefixrouter._core import (
+    METRICS_CONTENT_TYPE,
     CostParts,
     Decision,
+    DurationHistogram,
+    EngineMetrics,
+    EngineRankMetrics,
     Error,
     Instance,
     InstanceState,
@@ -30,23 +34,35 @@ from prefixrouter._core import (
     Stats,
     StatusCode,
     __version__,
+    parse_engine_metrics,
     policy_names,
+    render_metrics,
 )
+from prefixrouter._options import PolicyOptions
+
+PolicyOptions.__module__ = "prefixrouter"
 
 __all__ = [
     "CostParts",
     "Decision",
+    "DurationHistogram",
+    "EngineMetrics",
+    "EngineRankMetrics",
     "Error",
     "Instance",
     "InstanceState",
     "InstanceStats",
     "Lease",
+    "METRICS_CONTENT_TYPE",
     "PolicyInput",
+    "PolicyOptions",
     "PrefixRouter",
     "ScoreRow",
     "ScoreTable",
     "Stats",
     "StatusCode",
     "__version__",
+    "parse_engine_metrics",
     "policy_names",
+    "render_metrics",
 ]

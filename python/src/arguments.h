@@ -40,6 +40,13 @@ bool ToBool(py::handle value, const std::string& name);
 // The UTF-8 text of a str, valid as long as the str is.
 std::string_view ToText(py::handle value, const std::string& name);
 
+// The other way round: what the library says is not known, as None.
+template <typename T>
+py::object NoneIfNegative(T value) {
+  if (value < 0) return py::none();
+  return py::cast(value);
+}
+
 }  // namespace prefixrouter::python
 
 #endif  // PREFIXROUTER_PYTHON_SRC_ARGUMENTS_H_

@@ -34,11 +34,12 @@ constexpr const char* kDoc =
 
 constexpr const char* kInitDoc =
     "__init__(self, *, block_size=16, text_block_bytes=64, text_bytes_per_token=4.0, "
-    "policy='prefix_cost', key_seed=None, random_seed=None, predicted_ttl_s=0.0, "
+    "policy='prefix_cost', policy_options=None, key_seed=None, random_seed=None, "
+    "predicted_ttl_s=0.0, "
     "confirm_window_s=2.0, default_prefill_tokens_per_s=10000.0, calibrate=True, "
     "report_max_age_s=5.0, lease_ttl_s=600.0, session_ttl_s=3600.0, session_slack_s=0.25, "
     "index_budget_bytes=1073741824, max_prompt_tokens=16777216, max_instances=65536, "
-    "max_sessions=262144, clock=None)\n--\n\n"
+    "max_sessions=262144, clock=None, latency_interval_s=0.0001)\n--\n\n"
     "Makes a router without instances.\n"
     "\n"
     "Args:\n"
@@ -50,6 +51,8 @@ constexpr const char* kInitDoc =
     "        numbers, or an array of shape ``(size,)`` of a float type (or an integer type of 4\n"
     "        or 8 bytes). It runs on the thread of the call; what it raises leaves that call, and\n"
     "        nothing is changed. It must not call the router.\n"
+    "    policy_options (PolicyOptions | None): A dict of numbers of the named policies. None:\n"
+    "        the defaults.\n"
     "    key_seed (int | None): Secret of the block keys, 64 bits. None: from the operating\n"
     "        system. Set it for repeatable runs.\n"
     "    random_seed (int | None): Seed of the choice between near-ties, 64 bits. None: as above.\n"
@@ -77,6 +80,9 @@ constexpr const char* kInitDoc =
     "    clock (Callable[[], int] | None): Returns the time in nanoseconds, for tests and "
     "replays.\n"
     "        It is read at the start of each call. None: the system's monotonic clock.\n"
+    "    latency_interval_s (float): Of ``Stats.route_duration``: each thread times at most one\n"
+    "        call in this time, in seconds, and all of them where they are fewer. 0: every call.\n"
+    "        math.inf: none.\n"
     "\n"
     "Raises:\n"
     "    TypeError: A value of the wrong type, or an unknown keyword.\n"
@@ -355,7 +361,30 @@ void BindInstanceCalls(py::class_<PyRouter>& cls) {
            "\n"
            "Raises:\n"
            "    KeyError: There is no such instance.\n"
-           "    TypeError, ValueError: A wrong argument.\n");
+           "    TypeError, ValueError: A wrong argument.\n")
+      .def(
+          "report_engine_metrics", &PyRouter::ReportEngineMetrics, py::arg("name"),
+          py::arg("metrics"), py::kw_only(), py::arg("age_s") = 0.0,
+          "report_engine_metrics(self, name, metrics, *, age_s=0.0)\n--\n\n"
+          "``report_load`` for each rank of an engine's /metrics page that has a live instance.\n"
+          "\n"
+          "Ranks without an instance, and those of which the page says no load, are passed over.\n"
+          "A page of a single rank that has no instance goes to rank 0.\n"
+          "\n"
+          "Args:\n"
+          "    name (str): Name of the server's instances.\n"
+          "    metrics (EngineMetrics | str | bytes): What ``parse_engine_metrics`` has returned,\n"
+          "        or the page itself.\n"
+          "    age_s (float): How old the page is, in seconds.\n"
+          "\n"
+          "Returns:\n"
+          "    int: Instances that got a report.\n"
+          "\n"
+          "Raises:\n"
+          "    KeyError: None of the ranks is a live instance of this name.\n"
+          "    Error, ValueError: As for ``parse_engine_metrics``. Whatever is raised, nothing\n"
+          "        has changed.\n"
+          "    TypeError: A wrong argument.\n");
 }
 
 void SetUpGarbageCollection(PyHeapTypeObject* heap_type) {
@@ -391,6 +420,17 @@ void BindRouter(py::module_& module) {
           "\n"
           "Returns:\n"
           "    Stats: The copy.\n")
+      .def("metrics", &PyRouter::Metrics, py::kw_only(), py::arg("per_instance") = true,
+           "metrics(self, *, per_instance=True)\n--\n\n"
+           "``stats`` as a page for Prometheus, to be served as ``METRICS_CONTENT_TYPE``.\n"
+           "\n"
+           "docs/metrics.md says which metric answers which question.\n"
+           "\n"
+           "Args:\n"
+           "    per_instance (bool): Series for each instance too: about 1.8 KB each.\n"
+           "\n"
+           "Returns:\n"
+           "    str: The page.\n")
       .def_property_readonly("options", &PyRouter::Options,
                              "dict[str, object]: the arguments of PrefixRouter that make the\n"
                              "same router again, its seeds included.")

@@ -26,13 +26,6 @@ constexpr const char* kErrorDoc =
 constexpr const char* kStatusCodeDoc =
     "Why a call failed. The numbers are those of gRPC and do not change.";
 
-[[noreturn]] void RaiseError(StatusCode code, const std::string& message) {
-  const py::object error = py::handle(error_type)(message);
-  error.attr("code") = py::cast(code);
-  PyErr_SetObject(error_type, error.ptr());
-  throw py::error_already_set();
-}
-
 }  // namespace
 
 void BindErrors(py::module_& module) {
@@ -65,6 +58,13 @@ void Raise(const Status& status) {
     throw std::bad_alloc();
   }
   RaiseError(status.code(), status.message());
+}
+
+void RaiseError(StatusCode code, const std::string& message) {
+  const py::object error = py::handle(error_type)(message);
+  error.attr("code") = py::cast(code);
+  PyErr_SetObject(error_type, error.ptr());
+  throw py::error_already_set();
 }
 
 void RaiseFailedPrecondition(const std::string& message) {

@@ -14,6 +14,7 @@
 
 #include <exception>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "prefixrouter/status.h"
@@ -39,7 +40,9 @@ T Take(Result<T> result) {
   return *std::move(result);
 }
 
-// prefixrouter.Error with code FAILED_PRECONDITION.
+// prefixrouter.Error with this code, whatever it is.
+[[noreturn]] void RaiseError(StatusCode code, const std::string& message);
+// The same with code FAILED_PRECONDITION.
 [[noreturn]] void RaiseFailedPrecondition(const std::string& message);
 
 // Keeps the exception that is being handled for the next Raise on this thread. For callables that

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include "decision.h"
+#include "engine_metrics.h"
 #include "errors.h"
 #include "instance.h"
 #include "lease.h"
@@ -9,6 +10,7 @@
 #include "prefixrouter/policy.h"
 #include "prefixrouter/version.h"
 #include "router.h"
+#include "router_metrics.h"
 #include "stats.h"
 
 namespace prefixrouter::python {
@@ -38,6 +40,8 @@ PYBIND11_MODULE(_core, module) {
   BindPolicy(module);
   BindLease(module);
   BindRouter(module);
+  BindEngineMetrics(module);
+  BindRouterMetrics(module);
   module.def("policy_names", &GetPolicyNames,
              "policy_names()\n--\n\n"
              "The names of the built-in policies.\n"
@@ -45,9 +49,11 @@ PYBIND11_MODULE(_core, module) {
              "Returns:\n"
              "    list[str]: What ``PrefixRouter(policy=...)`` takes.\n");
   // Users know the classes by the package's name.
-  for (const char* name : {"StatusCode", "Instance", "InstanceState", "CostParts", "Decision",
-                           "ScoreRow", "ScoreTable", "InstanceStats", "Stats", "PolicyInput",
-                           "Lease", "PrefixRouter", "policy_names"}) {
+  for (const char* name :
+       {"StatusCode", "Instance", "InstanceState", "CostParts", "Decision", "ScoreRow",
+        "ScoreTable", "InstanceStats", "Stats", "PolicyInput", "Lease", "PrefixRouter",
+        "policy_names", "DurationHistogram", "EngineMetrics", "EngineRankMetrics",
+        "parse_engine_metrics", "render_metrics"}) {
     module.attr(name).attr("__module__") = "prefixrouter";
   }
 }

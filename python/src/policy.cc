@@ -20,6 +20,7 @@ enum Array {
   kTokensPerSecond,
   kSecondsPerToken,
   kRequests,
+  kWaiting,
   kKvTokens,
   kKvUsage,
   kWeight,
@@ -38,8 +39,8 @@ struct PyPolicyInput {
     char* const bytes = PyBytes_AS_STRING(memory.ptr());
     const auto place = [&](Array array) { return bytes + in.size * sizeof(float) * array; };
     const float* const floats[] = {in.pending_tokens, in.tokens_per_s, in.seconds_per_token,
-                                   in.requests,       in.kv_tokens,    in.kv_usage,
-                                   in.weight};
+                                   in.requests,       in.waiting,      in.kv_tokens,
+                                   in.kv_usage,       in.weight};
     for (size_t array = 0; array < std::size(floats); ++array) {
       std::memcpy(place(static_cast<Array>(array)), floats[array], in.size * sizeof(float));
     }
@@ -189,17 +190,26 @@ void BindPolicy(py::module_& module) {
   BindArray(cls, "requests", kRequests, "f",
             "memoryview of float32: requests in flight: leases, and what the engine reports\n"
             "beyond them.");
+  BindArray(cls, "waiting", kWaiting, "f",
+            "memoryview of float32: of them, those that wait for their first token: leases, and\n"
+            "the queue that the engine reports beyond them.");
   BindArray(cls, "kv_tokens", kKvTokens, "f",
             "memoryview of float32: tokens of prompts and outputs in flight.");
   BindArray(cls, "kv_usage", kKvUsage, "f",
             "memoryview of float32: reported share of KV memory in use, faded by age; 0 when not\n"
             "known.");
+  BindScalar(
+      cls, "any_report", &PolicyInput::any_report,
+      "bool: some instance's engine report counts still; without one ``kv_usage`` is all 0.");
   BindArray(cls, "weight", kWeight, "f",
             "memoryview of float32: ``weight`` of ``PrefixRouter.add_instance``.");
   BindScalar(cls, "prompt_tokens", &PolicyInput::prompt_tokens,
              "float: length of the prompt in tokens.");
   BindScalar(cls, "tokens_per_block", &PolicyInput::tokens_per_block,
              "float: tokens that a block stands for.");
+  BindScalar(cls, "overhead_tokens", &PolicyInput::overhead_tokens,
+             "float: what a first token takes beside prefill, as tokens of prefill; learned, 0\n"
+             "until then.");
   BindScalar(cls, "expected_output_tokens", &PolicyInput::expected_output_tokens,
              "float: as the request says; 0 when not known.");
   BindScalar(cls, "priority", &PolicyInput::priority, "int: as the request says.");

@@ -8,10 +8,12 @@
 #include <utility>
 
 #include "arguments.h"
+#include "engine_metrics.h"
 #include "errors.h"
 #include "gil.h"
 #include "options.h"
 #include "policy.h"
+#include "router_metrics.h"
 #include "stats.h"
 
 namespace prefixrouter::python {
@@ -182,6 +184,14 @@ void PyRouter::ReportLoad(py::handle instance, py::handle running_requests,
   RaiseUnlessOk(call->ReportLoad(ToInstanceId(instance, "instance"), load), instance);
 }
 
+uint32_t PyRouter::ReportEngineMetrics(py::handle name, py::handle metrics, py::handle age_s) {
+  const Call call(*this);
+  const std::string_view name_text = ToText(name, "name");
+  const double age = ToDouble(age_s, "age_s");
+  const py::object parsed = ToEngineMetrics(metrics);
+  return Take(prefixrouter::ReportEngineMetrics(*call, name_text, EngineMetricsOf(parsed), age));
+}
+
 py::object PyRouter::Stats() {
   const Call call(*this);
   RouterStats stats;
@@ -190,6 +200,13 @@ py::object PyRouter::Stats() {
     stats = call->Stats();
   }
   return MakeStats(std::move(stats), instances_);
+}
+
+py::object PyRouter::Metrics(py::handle per_instance) {
+  const Call call(*this);
+  MetricsOptions options;
+  options.per_instance = ToBool(per_instance, "per_instance");
+  return ToPage(WithoutGil(true, [&] { return RenderMetrics(call->Stats(), options); }));
 }
 
 py::dict PyRouter::Options() {

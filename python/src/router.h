@@ -46,6 +46,7 @@ class PyRouter {
     Call& operator=(const Call&) = delete;
 
     PrefixRouter* operator->() const { return router_.router_.get(); }
+    PrefixRouter& operator*() const { return *router_.router_; }
 
    private:
     PyRouter& router_;
@@ -72,7 +73,9 @@ class PyRouter {
   void SetInstanceState(py::handle instance, py::handle state, py::handle for_s);
   void ReportLoad(py::handle instance, py::handle running_requests, py::handle waiting_requests,
                   py::handle kv_usage, py::handle age_s);
+  uint32_t ReportEngineMetrics(py::handle name, py::handle metrics, py::handle age_s);
   py::object Stats();
+  py::object Metrics(py::handle per_instance);
 
   const InstanceDirectory& instances() const { return instances_; }
   // The custom policy; null when there is none.

@@ -3,19 +3,25 @@
 #include <string>
 #include <utility>
 
+#include "arguments.h"
 #include "prefixrouter/decision.h"
 
 namespace prefixrouter::python {
 namespace {
 
 struct PyInstanceStats {
-  InstanceStats stats;
+  std::shared_ptr<const RouterStats> all;
+  size_t index;  // in all->instances
   py::object instance;
+
+  const InstanceStats& stats() const { return all->instances[index]; }
 };
 
 struct PyStats {
-  RouterStats stats;
+  std::shared_ptr<const RouterStats> all;
   py::tuple instances;
+
+  const RouterStats& stats() const { return *all; }
 };
 
 constexpr const char* kStatsDoc =
@@ -23,10 +29,61 @@ constexpr const char* kStatsDoc =
 
 constexpr const char* kInstanceStatsDoc = "Counters of one instance, in ``Stats.instances``.\n";
 
+constexpr const char* kHistogramDoc =
+    "Durations by size, in buckets that double: quantiles are known to a factor of 2, from 250 ns\n"
+    "to 131 ms. Read-only.\n";
+
 template <typename Class, typename Stats, typename Field>
 void Bind(py::class_<Class>& cls, const char* name, Field Stats::*field, const char* doc) {
   cls.def_property_readonly(
-      name, [field](const Class& self) { return self.stats.*field; }, doc);
+      name, [field](const Class& self) { return self.stats().*field; }, doc);
+}
+
+// What is negative when it is not known, as None.
+template <typename Field>
+void BindOptional(py::class_<PyInstanceStats>& cls, const char* name, Field InstanceStats::*field,
+                  const char* doc) {
+  cls.def_property_readonly(
+      name, [field](const PyInstanceStats& self) { return NoneIfNegative(self.stats().*field); },
+      doc);
+}
+
+py::dict ByRule(const uint64_t (&counts)[kRuleCount]) {
+  py::dict by_rule;
+  for (int rule = 0; rule < kRuleCount; ++rule) {
+    by_rule[RuleName(static_cast<Rule>(rule))] = counts[rule];
+  }
+  return by_rule;
+}
+
+void BindHistogram(py::module_& module) {
+  py::class_<DurationHistogram> cls(module, "DurationHistogram", py::is_final(), kHistogramDoc);
+  ForbidNew(cls);
+  cls.def_property_readonly(
+         "counts",
+         [](const DurationHistogram& self) {
+           py::tuple counts(DurationHistogram::kBuckets);
+           for (int i = 0; i < DurationHistogram::kBuckets; ++i) counts[i] = self.counts[i];
+           return counts;
+         },
+         "tuple[int, ...]: durations by bucket: of at most ``upper_bounds_s[i]``, and in no\n"
+         "earlier bucket.")
+      .def_property_readonly(
+          "upper_bounds_s",
+          [](const DurationHistogram&) {
+            py::tuple bounds(DurationHistogram::kBuckets);
+            for (int i = 0; i < DurationHistogram::kBuckets; ++i) {
+              bounds[i] = DurationHistogram::UpperBound(i);
+            }
+            return bounds;
+          },
+          "tuple[float, ...]: bounds of the buckets, in seconds; the last one is infinite.")
+      .def_property_readonly("count", &DurationHistogram::count, "int: all durations.")
+      .def_readonly("sum_s", &DurationHistogram::sum_s, "float: their sum, in seconds.")
+      .def("__repr__", [](const DurationHistogram& self) {
+        return "<DurationHistogram: " + std::to_string(self.count()) + " durations, " +
+               std::to_string(self.sum_s) + " s>";
+      });
 }
 
 void BindInstanceStats(py::module_& module) {
@@ -53,19 +110,24 @@ void BindInstanceStats(py::module_& module) {
        "float: that decisions use; learned, configured or the fleet's.");
   Bind(cls, "prefill_rate_learned", &InstanceStats::prefill_rate_learned,
        "bool: the rate is learned.");
-  cls.def_property_readonly(
-      "report_age_s",
-      [](const PyInstanceStats& self) -> py::object {
-        if (self.stats.report_age_s < 0) return py::none();
-        return py::float_(self.stats.report_age_s);
-      },
-      "float or None: age of the last engine report, in seconds.");
+  BindOptional(cls, "report_age_s", &InstanceStats::report_age_s,
+               "float or None: age of the last engine report, in seconds.");
+  BindOptional(cls, "reported_running_requests", &InstanceStats::reported_running_requests,
+               "int or None: in that report, as it was given; requests in the engine's batch.");
+  BindOptional(cls, "reported_waiting_requests", &InstanceStats::reported_waiting_requests,
+               "int or None: in that report; requests in the engine's queue.");
+  BindOptional(cls, "reported_kv_usage", &InstanceStats::reported_kv_usage,
+               "float or None: in that report; share of KV blocks in use.");
   Bind(cls, "requests", &InstanceStats::requests, "int: requests since it was added.");
+  cls.def_property_readonly(
+      "requests_by_rule",
+      [](const PyInstanceStats& self) { return ByRule(self.stats().requests_by_rule); },
+      "dict[str, int]: ``requests`` by ``Decision.rule``.");
   Bind(cls, "prompt_tokens", &InstanceStats::prompt_tokens, "int: of them.");
   Bind(cls, "cached_tokens", &InstanceStats::cached_tokens,
        "int: of them, predicted cached when routed.");
   cls.def("__repr__", [](const PyInstanceStats& self) {
-    const InstanceStats& stats = self.stats;
+    const InstanceStats& stats = self.stats();
     return "<InstanceStats " + py::repr(self.instance).cast<std::string>() + ": " +
            std::to_string(stats.requests) + " requests, " +
            std::to_string(stats.requests_in_flight) + " in flight, " +
@@ -77,28 +139,33 @@ void BindInstanceStats(py::module_& module) {
 }  // namespace
 
 void BindStats(py::module_& module) {
+  BindHistogram(module);
   BindInstanceStats(module);
   py::class_<PyStats> cls(module, "Stats", py::is_final(), kStatsDoc);
   ForbidNew(cls);
   Bind(cls, "requests", &RouterStats::requests, "int: requests that got an instance.");
   Bind(cls, "rejected", &RouterStats::rejected, "int: requests refused by ``max_ttft_s``.");
+  Bind(cls, "unavailable", &RouterStats::unavailable,
+       "int: requests refused because no instance was ready and allowed.");
   Bind(cls, "prompt_tokens", &RouterStats::prompt_tokens, "int: of ``requests``.");
   Bind(cls, "cached_tokens", &RouterStats::cached_tokens,
        "int: of them, predicted cached on the chosen instance.");
+  Bind(cls, "best_cached_tokens", &RouterStats::best_cached_tokens,
+       "int: of them, the most that any candidate held.");
   cls.def_property_readonly(
       "decisions_by_rule",
-      [](const PyStats& self) {
-        py::dict counts;
-        for (size_t rule = 0; rule < std::size(self.stats.decisions_by_rule); ++rule) {
-          counts[RuleName(static_cast<Rule>(rule))] = self.stats.decisions_by_rule[rule];
-        }
-        return counts;
-      },
+      [](const PyStats& self) { return ByRule(self.stats().decisions_by_rule); },
       "dict[str, int]: requests by ``Decision.rule``.");
+  Bind(cls, "stale_report_decisions", &RouterStats::stale_report_decisions,
+       "int: requests whose instance had an engine report that was too old to be used.");
   Bind(cls, "leases_finished", &RouterStats::leases_finished, "int: leases finished.");
   Bind(cls, "leases_cancelled", &RouterStats::leases_cancelled, "int: leases cancelled.");
   Bind(cls, "leases_expired", &RouterStats::leases_expired, "int: leases expired.");
   Bind(cls, "output_tokens", &RouterStats::output_tokens, "int: reported by finished leases.");
+  Bind(cls, "route_duration", &RouterStats::route_duration,
+       "DurationHistogram: how long requests took, by the router's clock, with waiting for other\n"
+       "threads and a custom policy's time, whatever their outcome; without the reading of the\n"
+       "arguments. A sample, see ``latency_interval_s``.");
   Bind(cls, "reported_requests", &RouterStats::reported_requests,
        "int: finished leases whose engine reported its cached tokens.");
   Bind(cls, "reported_cached_tokens", &RouterStats::reported_cached_tokens,
@@ -126,7 +193,7 @@ void BindStats(py::module_& module) {
       "instances", [](const PyStats& self) { return self.instances; },
       "tuple[InstanceStats, ...]: of the live instances.");
   cls.def("__repr__", [](const PyStats& self) {
-    const RouterStats& stats = self.stats;
+    const RouterStats& stats = self.stats();
     return "<Stats: " + std::to_string(stats.requests) + " requests, " +
            std::to_string(stats.cached_tokens) + " of " + std::to_string(stats.prompt_tokens) +
            " tokens cached, " + std::to_string(stats.leases_active) + " leases active, " +
@@ -136,16 +203,20 @@ void BindStats(py::module_& module) {
 }
 
 py::object MakeStats(RouterStats stats, const InstanceDirectory& instances) {
-  PyStats made;
-  made.instances = py::tuple(stats.instances.size());
-  for (size_t i = 0; i < stats.instances.size(); ++i) {
-    InstanceStats& instance = stats.instances[i];
-    py::object object = py::reinterpret_borrow<py::object>(instances.Find(instance.id));
-    made.instances[i] = py::cast(PyInstanceStats{std::move(instance), std::move(object)});
+  const auto all = std::make_shared<const RouterStats>(std::move(stats));
+  PyStats made{all, py::tuple(all->instances.size())};
+  for (size_t i = 0; i < all->instances.size(); ++i) {
+    made.instances[i] = py::cast(PyInstanceStats{
+        all, i, py::reinterpret_borrow<py::object>(instances.Find(all->instances[i].id))});
   }
-  stats.instances.clear();
-  made.stats = std::move(stats);
   return py::cast(std::move(made));
+}
+
+std::shared_ptr<const RouterStats> ToStats(py::handle value, const std::string& name) {
+  if (!py::isinstance<PyStats>(value)) {
+    throw py::type_error(name + " must be a Stats, got " + ShownWithType(value));
+  }
+  return value.cast<const PyStats&>().all;
 }
 
 }  // namespace prefixrouter::python

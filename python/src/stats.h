@@ -1,8 +1,11 @@
-// The Python objects Stats and InstanceStats.
+// The Python objects Stats, InstanceStats and DurationHistogram.
 #ifndef PREFIXROUTER_PYTHON_SRC_STATS_H_
 #define PREFIXROUTER_PYTHON_SRC_STATS_H_
 
 #include <pybind11/pybind11.h>
+
+#include <memory>
+#include <string>
 
 #include "instance.h"
 #include "prefixrouter/stats.h"
@@ -15,6 +18,9 @@ void BindStats(py::module_& module);
 
 // REQUIRES: an answer of the router of `instances` in a call that is not over.
 py::object MakeStats(RouterStats stats, const InstanceDirectory& instances);
+
+// What a Stats holds. TypeError: `value` is none.
+std::shared_ptr<const RouterStats> ToStats(py::handle value, const std::string& name);
 
 }  // namespace prefixrouter::python
 

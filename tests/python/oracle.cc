@@ -15,7 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "prefixrouter/engine_metrics.h"
 #include "prefixrouter/prefix_router.h"
+#include "prefixrouter/router_metrics.h"
 
 namespace prefixrouter::python_oracle {
 namespace {
@@ -28,6 +30,16 @@ std::string Unhex(const std::string& hex) {
     bytes.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
   }
   return bytes;
+}
+
+std::string Hex(const std::string& bytes) {
+  std::string hex;
+  for (const char byte : bytes) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(byte));
+    hex += digits;
+  }
+  return hex;
 }
 
 std::vector<uint64_t> Numbers(const std::string& list) {
@@ -46,6 +58,11 @@ std::string Text(double value) {
 }
 std::string Text(uint64_t value) { return std::to_string(value); }
 std::string Text(int64_t value) { return std::to_string(value); }
+// Negative is what is not known.
+template <typename T>
+std::string TextOrNone(T value) {
+  return value < 0 ? "None" : Text(value);
+}
 
 // The callable of test_oracle.py computes the same, in the same order of operations.
 class OraclePolicy final : public Policy {
@@ -55,7 +72,8 @@ class OraclePolicy final : public Policy {
     for (size_t i = 0; i < in.size; ++i) {
       cost[i] = (in.pending_tokens[i] + (in.prompt_tokens - in.cached_tokens(i))) *
                     in.seconds_per_token[i] +
-                in.requests[i] + in.kv_usage[i];
+                in.requests[i] + in.waiting[i] + in.overhead_tokens +
+                (in.any_report ? in.kv_usage[i] : 1);
     }
   }
 };
@@ -80,6 +98,9 @@ class Oracle {
     if (verb == "cancel") return Text(uint64_t{router_->Cancel({Uint("lease")})});
     if (verb == "score") return Score();
     if (verb == "stats") return Stats();
+    if (verb == "metrics") return Metrics();
+    if (verb == "parse") return Parse();
+    if (verb == "report_metrics") return ReportMetrics();
     return "unknown verb " + verb;
   }
 
@@ -105,6 +126,8 @@ class Oracle {
     options.index_budget_bytes = Uint("index_budget_bytes");
     options.predicted_ttl_s = Double("predicted_ttl_s");
     options.lease_ttl_s = Double("lease_ttl_s");
+    options.latency_interval_s = Double("latency_interval_s");
+    ReadPolicyOptions(&options.policy_options);
     if (Get("policy") == "custom") {
       options.custom_policy = std::make_shared<OraclePolicy>();
     } else {
@@ -115,6 +138,23 @@ class Oracle {
     router_ = *std::move(router);
     names_.clear();
     return "ok";
+  }
+
+  void ReadPolicyOptions(PolicyOptions* options) const {
+    const auto read = [&](const char* name, auto* field) {
+      if (Has(name)) *field = static_cast<std::decay_t<decltype(*field)>>(Double(name));
+    };
+    read("hash_load_factor", &options->hash_load_factor);
+    read("hash_ring_points", &options->hash_ring_points);
+    read("hash_prefix_tokens", &options->hash_prefix_tokens);
+    read("hash_max_requests", &options->hash_max_requests);
+    read("threshold_match", &options->threshold_match);
+    read("threshold_requests", &options->threshold_requests);
+    read("threshold_ratio", &options->threshold_ratio);
+    read("weight_match", &options->weight_match);
+    read("weight_queue", &options->weight_queue);
+    read("weight_kv", &options->weight_kv);
+    read("block_credit", &options->block_credit);
   }
 
   std::string Add() {
@@ -225,8 +265,11 @@ class Oracle {
     std::string text;
     for (uint64_t figure : {s.requests,
                             s.rejected,
+                            s.unavailable,
                             s.prompt_tokens,
                             s.cached_tokens,
+                            s.best_cached_tokens,
+                            s.stale_report_decisions,
                             s.decisions_by_rule[0],
                             s.decisions_by_rule[1],
                             s.decisions_by_rule[2],
@@ -252,16 +295,70 @@ class Oracle {
                             s.sessions}) {
       text += Text(figure) + " ";
     }
+    for (const uint64_t count : s.route_duration.counts) text += Text(count) + " ";
+    text += Text(s.route_duration.sum_s) + " ";
     for (const InstanceStats& i : s.instances) {
       text += "| " + Name(i.id) + " " + Text(int64_t{static_cast<int32_t>(i.state)}) + " " +
               Text(i.requests_in_flight) + " " + Text(i.requests_waiting) + " " +
               Text(i.pending_tokens) + " " + Text(i.kv_tokens) + " " + Text(i.fluid_tokens) + " " +
               Text(i.blocks_held) + " " + Text(i.capacity_blocks) + " " + Text(i.capacity_scale) +
               " " + Text(i.prefill_tokens_per_s) + " " + Text(uint64_t{i.prefill_rate_learned}) +
-              " " + (i.report_age_s < 0 ? "None" : Text(i.report_age_s)) + " " + Text(i.requests) +
-              " " + Text(i.prompt_tokens) + " " + Text(i.cached_tokens) + " ";
+              " " + TextOrNone(i.report_age_s) + " " + TextOrNone(i.reported_running_requests) +
+              " " + TextOrNone(i.reported_waiting_requests) + " " +
+              TextOrNone(i.reported_kv_usage) + " " + Text(i.requests) + " " +
+              Text(i.prompt_tokens) + " " + Text(i.cached_tokens) + " ";
+      for (const uint64_t count : i.requests_by_rule) text += Text(count) + " ";
     }
     return text.substr(0, text.size() - 1);
+  }
+
+  // The router's page; with `label`, as two sources of which one has that label.
+  std::string Metrics() {
+    MetricsOptions options;
+    options.per_instance = Uint("per_instance") != 0;
+    const RouterStats stats = router_->Stats();
+    if (!Has("label")) {
+      const auto page = RenderMetrics(stats, options);
+      return page.ok() ? Hex(*page) : Fail(page.status());
+    }
+    const MetricsSource sources[] = {{&stats, {{"router", Unhex(Get("label"))}}}, {&stats, {}}};
+    const auto page = RenderMetrics(sources, options);
+    return page.ok() ? Hex(*page) : Fail(page.status());
+  }
+
+  static std::string Describe(const EngineRankMetrics& r) {
+    return Text(uint64_t{r.rank}) + " " + TextOrNone(r.load.running_requests) + " " +
+           TextOrNone(r.load.waiting_requests) + " " + TextOrNone(r.load.kv_usage) + " " +
+           TextOrNone(r.block_size) + " " + TextOrNone(r.capacity_tokens) + " " +
+           TextOrNone(r.prompt_tokens) + " " + TextOrNone(r.cached_tokens) + " " +
+           TextOrNone(r.external_cached_tokens) + " " + Text(uint64_t{r.CapacityBlocks(16)});
+  }
+  std::string Parse() const {
+    const std::string model = Unhex(Get("model"));
+    EngineMetricsOptions options;
+    options.model = model;
+    options.max_ranks = static_cast<uint32_t>(Uint("max_ranks"));
+    options.max_bytes = Uint("max_bytes");
+    options.max_line_bytes = Uint("max_line_bytes");
+    const auto metrics = ParseEngineMetrics(Unhex(Get("page")), options);
+    if (!metrics.ok()) return Fail(metrics.status());
+    const EngineMetrics& m = *metrics;
+    std::string text = std::string(EngineName(m.engine)) + " " + TextOrNone(m.prompt_tokens) + " " +
+                       TextOrNone(m.cached_tokens) + " " + TextOrNone(m.external_cached_tokens) +
+                       " " + Text(m.samples) + " " + Text(m.unusable_values) + " " +
+                       Text(m.malformed_lines) + " ";
+    text += m.malformed_lines == 0
+                ? "None None"
+                : Text(m.first_malformed_line) + " " + Hex(m.first_malformed_reason);
+    for (const EngineRankMetrics& rank : m.ranks) text += " | " + Describe(rank);
+    return text;
+  }
+  std::string ReportMetrics() {
+    const auto metrics = ParseEngineMetrics(Unhex(Get("page")));
+    if (!metrics.ok()) return Fail(metrics.status());
+    const auto reported =
+        ReportEngineMetrics(*router_, Unhex(Get("name")), *metrics, Double("age_s"));
+    return reported.ok() ? Text(uint64_t{*reported}) : Fail(reported.status());
   }
 
   const Arguments* arguments_ = nullptr;

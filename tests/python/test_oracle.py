@@ -5,6 +5,8 @@ prefix_router_python_oracle, which calls the C++ interface (oracle.cc). Each ans
 same to the last bit, errors by their code.
 """
 
+import math
+import pathlib
 import subprocess
 
 import hypothesis
@@ -16,6 +18,10 @@ import prefixrouter
 from prefixrouter import Error, InstanceState, PrefixRouter
 
 NAMES = ["a", "b", "server:8000", "näme"]
+PAGES = [
+    path.read_bytes()
+    for path in sorted((pathlib.Path(__file__).parent.parent / "metrics/pages").iterdir())
+]
 
 
 class Oracle:
@@ -106,7 +112,11 @@ def show_stats(stats):
     rules = ("lowest_cost", "near_tie", "only_candidate", "session")
     assert set(stats.decisions_by_rule) == set(rules)
     head = [
-        fields(stats, "requests rejected prompt_tokens cached_tokens"),
+        fields(
+            stats,
+            "requests rejected unavailable prompt_tokens cached_tokens best_cached_tokens"
+            " stale_report_decisions",
+        ),
         " ".join(str(stats.decisions_by_rule[rule]) for rule in rules),
         fields(
             stats,
@@ -116,17 +126,39 @@ def show_stats(stats):
             " blocks_held blocks_evicted blocks_evicted_by_budget blocks_not_remembered"
             " leases_active sessions",
         ),
+        " ".join(map(show, [*stats.route_duration.counts, stats.route_duration.sum_s])),
     ]
     instances = [
         fields(
             instance,
             "instance state requests_in_flight requests_waiting pending_tokens kv_tokens"
             " fluid_tokens blocks_held capacity_blocks capacity_scale prefill_tokens_per_s"
-            " prefill_rate_learned report_age_s requests prompt_tokens cached_tokens",
+            " prefill_rate_learned report_age_s reported_running_requests"
+            " reported_waiting_requests reported_kv_usage requests prompt_tokens cached_tokens",
         )
+        + "".join(f" {instance.requests_by_rule[rule]}" for rule in rules)
         for instance in stats.instances
     ]
     return " | ".join([" ".join(head), *instances])
+
+
+def show_engine(metrics):
+    reason = metrics.first_malformed_reason
+    ranks = [
+        fields(
+            rank,
+            "rank running_requests waiting_requests kv_usage block_size capacity_tokens"
+            " prompt_tokens cached_tokens external_cached_tokens",
+        )
+        + f" {rank.capacity_blocks(16)}"
+        for rank in metrics.ranks
+    ]
+    head = fields(
+        metrics,
+        "engine prompt_tokens cached_tokens external_cached_tokens samples unusable_values"
+        " malformed_lines first_malformed_line",
+    )
+    return " | ".join([f"{head} {reason and reason.encode().hex()}", *ranks])
 
 
 def answer(call):
@@ -145,9 +177,10 @@ def oracle_policy(fleet):
     """OraclePolicy of oracle.cc, in the same order of operations."""
     pending, cached = np.asarray(fleet.pending_tokens), np.asarray(fleet.cached_tokens)
     seconds, requests = np.asarray(fleet.seconds_per_token), np.asarray(fleet.requests)
-    usage = np.asarray(fleet.kv_usage)
+    usage = np.asarray(fleet.kv_usage) if fleet.any_report else np.float32(1)
+    waiting, overhead = np.asarray(fleet.waiting), np.float32(fleet.overhead_tokens)
     prompt = np.float32(fleet.prompt_tokens)
-    return (pending + (prompt - cached)) * seconds + requests + usage
+    return (pending + (prompt - cached)) * seconds + requests + waiting + overhead + usage
 
 
 # ---- Random operations ---------------------------------------------------------------------------
@@ -226,8 +259,29 @@ operations = st.lists(
         ),
         st.tuples(st.just("cancel"), st.integers(0, 5)),
         st.tuples(st.just("stats")),
+        st.tuples(st.just("metrics"), st.booleans(), st.sampled_from([None, "x", "a\"b\\\n"])),
+        st.tuples(
+            st.just("report_metrics"), name, st.sampled_from([*PAGES, b"up 1\n"]), st.floats(-1, 10)
+        ),
     ),
     max_size=40,
+)
+
+policy_options = st.fixed_dictionaries(
+    {},
+    optional={
+        "hash_load_factor": st.floats(1, 3),
+        "hash_ring_points": st.integers(1, 200),
+        "hash_prefix_tokens": st.integers(1, 100),
+        "hash_max_requests": st.integers(1, 4),
+        "threshold_match": st.floats(0, 1),
+        "threshold_requests": st.floats(0, 4),
+        "threshold_ratio": st.floats(1, 3),
+        "weight_match": st.floats(0.1, 5),
+        "weight_queue": st.floats(0.1, 5),
+        "weight_kv": st.floats(0.1, 5),
+        "block_credit": st.floats(0, 3),
+    },
 )
 
 
@@ -238,8 +292,10 @@ class Both:
         self.oracle = oracle
         self.nanos = 0
         self.leases = []
-        assert oracle("new", **options) == "ok"
         keywords = dict(options)
+        numbers = keywords.pop("policy_options")
+        assert oracle("new", **keywords, **numbers) == "ok"
+        keywords["policy_options"] = numbers
         if keywords["policy"] == "custom":
             keywords["policy"] = oracle_policy
         self.router = PrefixRouter(clock=lambda: self.nanos, **keywords)
@@ -356,6 +412,24 @@ class Both:
     def stats(self):
         return show_stats(self.router.stats()), self.oracle("stats")
 
+    def metrics(self, per_instance, label):
+        if label is None:
+            page = self.router.metrics(per_instance=per_instance)
+            theirs = self.oracle("metrics", per_instance=int(per_instance))
+        else:
+            sources = [(self.router.stats(), {"router": label}), (self.router.stats(), {})]
+            page = prefixrouter.render_metrics(sources, per_instance=per_instance)
+            theirs = self.oracle("metrics", per_instance=int(per_instance), label=Text(label))
+        return page.encode().hex(), theirs
+
+    def report_metrics(self, name, page, age_s):
+        def call():
+            return str(self.router.report_engine_metrics(name, page, age_s=age_s))
+
+        return answer(call), self.oracle(
+            "report_metrics", name=Text(name), page=page, age_s=age_s
+        )
+
 
 @hypothesis.given(
     options=st.fixed_dictionaries(
@@ -368,6 +442,8 @@ class Both:
             "predicted_ttl_s": st.sampled_from([0.0, 5.0]),
             "lease_ttl_s": st.sampled_from([600.0, 3.0]),
             "policy": st.sampled_from([*prefixrouter.policy_names(), "custom"]),
+            "policy_options": policy_options,
+            "latency_interval_s": st.sampled_from([0.0, math.inf]),
         }
     ),
     operations=operations,
@@ -394,6 +470,8 @@ def test_python_answers_as_cpp_on_long_prompts(oracle):
         "predicted_ttl_s": 0.0,
         "lease_ttl_s": 600.0,
         "policy": "custom",
+        "policy_options": {},
+        "latency_interval_s": 0.0,
     }
     for policy in ("prefix_cost", "custom"):
         both = Both(oracle, {**options, "policy": policy})
@@ -406,5 +484,63 @@ def test_python_answers_as_cpp_on_long_prompts(oracle):
                 tokens[int(random.integers(0, len(tokens)))] = i
             request = (tokens, {"session_key": "s"} if i % 5 == 0 else {})
             both.perform((("route", "acquire", "score")[i % 3], request))
-            both.perform(("clock", 10**8))
+            both.perform(("clock", 10**8 + i * 10**6))
+            if i % 3 == 1:  # what first tokens take is learned
+                both.perform(("first", 0))
+                both.perform(("finish", 0, 7, None))
         both.perform(("stats",))
+
+
+# ---- Pages of engines ----------------------------------------------------------------------------
+
+
+@st.composite
+def pages(draw):
+    """Pages of the engines, with lines lost, doubled and damaged, mixed with each other."""
+    lines = []
+    for page in draw(st.lists(st.sampled_from(PAGES), min_size=1, max_size=2)):
+        lines += page.splitlines(keepends=True)
+    for _ in range(draw(st.integers(0, 5))):
+        at = draw(st.integers(0, len(lines) - 1))
+        line = lines[at]
+        cut = draw(st.integers(0, len(line)))
+        lines[at] = draw(
+            st.sampled_from(
+                [
+                    b"",
+                    line + line,
+                    line[:cut],
+                    line[:cut] + draw(st.binary(max_size=3)) + line[cut:],
+                    line.rsplit(b" ", 1)[0] + draw(st.sampled_from([b" -1\n", b" NaN\n", b" 7\n"])),
+                ]
+            )
+        )
+    return b"".join(lines)
+
+
+@hypothesis.given(
+    page=pages(),
+    model=st.sampled_from(["", "org/model-70b", "no-such-model"]),
+    max_ranks=st.sampled_from([0, 1, 1024]),
+    max_bytes=st.sampled_from([100, 2**24]),
+    max_line_bytes=st.sampled_from([60, 65536]),
+)
+def test_pages_of_engines_say_in_python_what_they_say_in_cpp(oracle, page, **options):
+    def call():
+        return show_engine(prefixrouter.parse_engine_metrics(page, **options))
+
+    model = Text(options.pop("model"))
+    theirs = oracle("parse", page=page, model=model, **options)
+    options["model"] = str(model)
+    assert answer(call) == theirs
+
+
+def test_every_known_engine_is_read(oracle):
+    limits = {"max_ranks": 1024, "max_bytes": 2**24, "max_line_bytes": 65536}
+    engines = set()
+    for page in PAGES:
+        metrics = prefixrouter.parse_engine_metrics(page)
+        assert show_engine(metrics) == oracle("parse", page=page, **limits)
+        assert show_engine(prefixrouter.parse_engine_metrics(page.decode())) == show_engine(metrics)
+        engines.add(metrics.engine)
+    assert engines == {"vllm", "sglang", "tensorrt_llm", "triton"}

@@ -18,6 +18,7 @@ ARRAYS = {
     "tokens_per_s": np.float32,
     "seconds_per_token": np.float32,
     "requests": np.float32,
+    "waiting": np.float32,
     "kv_tokens": np.float32,
     "kv_usage": np.float32,
     "weight": np.float32,
@@ -157,10 +158,33 @@ def test_a_policy_sees_the_state_of_the_fleet():
     assert fleet.tokens_per_s[0] == 1000 and fleet.weight[0] == 2
     assert fleet.seconds_per_token[0] == pytest.approx(1 / 2000)
     assert list(fleet.requests)[:2] == [1, 3] and fleet.kv_usage[1] == 0.5
+    assert list(fleet.waiting)[:2] == [1, 0] and fleet.any_report is True
+    assert fleet.overhead_tokens == 0
     assert (fleet.prompt_tokens, fleet.tokens_per_block) == (160, 16)
     assert (fleet.expected_output_tokens, fleet.priority, fleet.sequence) == (9, -7, 1)
     assert fleet.mean_waiting >= 0 and fleet.affinity_hash != 0 and 0 <= fleet.random < 2**64
     lease.cancel()
+    nanos[0] += 10**12
+    router.route(PROMPT)
+    assert seen[-1].any_report is False and list(seen[-1].kv_usage) == [0, 0, 0]
+
+
+def test_a_policy_sees_the_overhead_that_first_tokens_have_shown():
+    seen = []
+    nanos = [0]
+
+    def policy(fleet):
+        seen.append(fleet.overhead_tokens)
+        return [0.0] * fleet.size
+
+    router = fleet_of(policy, clock=lambda: nanos[0])
+    for i in range(100):
+        lease = router.acquire([i] * (i % 9 + 1) * 100)
+        nanos[0] += 20_000_000 + lease.decision.uncached_tokens * 100_000  # 20 ms more than prefill
+        lease.first_token()
+        lease.finish()
+        nanos[0] += 10**9
+    assert seen[0] == 0 and seen[-1] == pytest.approx(200, rel=0.2)
 
 
 def test_arrays_are_views_that_outlive_the_call():

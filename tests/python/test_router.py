@@ -372,6 +372,40 @@ def test_the_prompt_is_the_one_positional_argument(router, method):
         ({"policy": "best"}, ValueError, 'policy must be one of prefix_cost.* got "best"'),
         ({"policy": 5}, TypeError, "policy must be a name or a callable, got 5"),
         ({"policy": None}, TypeError, "policy must be a name or a callable, got None"),
+        ({"policy_options": 5}, TypeError, r"policy_options must be a dict or None, got 5 \(int\)"),
+        ({"policy_options": [("weight_kv", 1)]}, TypeError, "policy_options must be a dict"),
+        ({"policy_options": {5: 1}}, TypeError, "a key of policy_options must be a str, got 5"),
+        (
+            {"policy_options": {"hash_load": 2}},
+            ValueError,
+            "the keys of policy_options are hash_load_factor, .*, block_credit; got 'hash_load'",
+        ),
+        ({"policy_options": {"weight_kv": "1"}}, TypeError, "weight_kv must be a number, got '1'"),
+        ({"policy_options": {"weight_kv": None}}, TypeError, "weight_kv must be a number"),
+        ({"policy_options": {"hash_ring_points": 5.0}}, TypeError, "must be an int, got 5.0"),
+        (
+            {"policy_options": {"hash_ring_points": 0}},
+            ValueError,
+            "hash_ring_points must be 1 to 4096, got 0",
+        ),
+        (
+            {"policy_options": {"hash_max_requests": -1}},
+            ValueError,
+            "hash_max_requests must be at least 0, got -1",
+        ),
+        (
+            {"policy_options": {"hash_load_factor": math.nan}, "policy": "random"},
+            ValueError,
+            "hash_load_factor must be 1 to 1e.06, got nan",
+        ),
+        (
+            {"policy_options": {"weight_match": 0, "weight_queue": 0, "weight_kv": 0}},
+            ValueError,
+            "weight_match, weight_queue and weight_kv must not all be 0",
+        ),
+        ({"latency_interval_s": -1}, ValueError, "latency_interval_s must be 0 to inf, got -1"),
+        ({"latency_interval_s": math.nan}, ValueError, "latency_interval_s must be 0 to inf, got"),
+        ({"latency_interval_s": None}, TypeError, "latency_interval_s must be a number, got None"),
         ({"clock": 5}, TypeError, "clock must be a callable or None, got 5"),
         ({"block": 5}, TypeError, "unexpected keyword argument 'block'"),
     ],
@@ -395,6 +429,45 @@ def test_options_make_the_same_router_again(clock):
         for i in range(8):
             router.add_instance(str(i))
     assert [first.route([i] * 9) for i in range(50)] == [second.route([i] * 9) for i in range(50)]
+
+
+def test_policy_options_change_what_their_policy_does():
+    """A home that takes one request at a time passes the second on; one that takes 64 does not."""
+
+    def names(**numbers):
+        router = PrefixRouter(policy="prefix_hash", policy_options=numbers, key_seed=1)
+        for name in "abc":
+            router.add_instance(name)
+        leases = [router.acquire(PROMPT) for _ in range(3)]
+        return {lease.name for lease in leases}
+
+    assert len(names()) == 1 and len(names(hash_max_requests=1)) == 3
+
+
+def test_policy_options_are_given_back_complete_and_as_a_copy():
+    numbers = {"weight_kv": 7, "hash_ring_points": 2}
+    router = PrefixRouter(policy_options=numbers)
+    numbers["weight_kv"] = 8
+    known = router.options["policy_options"]
+    assert known["weight_kv"] == 7.0 and known["hash_ring_points"] == 2
+    assert PrefixRouter(policy_options=known).options["policy_options"] == known
+    defaults = PrefixRouter().options["policy_options"]
+    assert known == {**defaults, "weight_kv": 7, "hash_ring_points": 2}
+    types = {key: type(value) for key, value in known.items()}
+    assert types == prefixrouter.PolicyOptions.__annotations__
+    known["weight_kv"] = 9
+    assert router.options["policy_options"]["weight_kv"] == 7
+
+
+def test_policy_options_may_change_while_they_are_read():
+    class Clears:
+        def __float__(self):
+            numbers.clear()
+            return 2.0
+
+    numbers = {"weight_match": Clears(), "weight_queue": Clears(), "weight_kv": 4}
+    options = PrefixRouter(policy_options=numbers).options["policy_options"]
+    assert (options["weight_match"], options["weight_queue"], options["weight_kv"]) == (2, 2, 4)
 
 
 @pytest.mark.parametrize("policy", prefixrouter.policy_names())
@@ -422,6 +495,8 @@ def test_a_clock_that_raises_fails_the_call_before_it_does_anything(router, cloc
         lambda: router.add_instance("c"),
         lambda: router.remove_instance("a"),
         lambda: router.stats(),
+        lambda: router.metrics(),
+        lambda: router.report_engine_metrics("a", "vllm:num_requests_running 3\n"),
         lambda: lease.first_token(),
         lambda: lease.finish(),
         lambda: lease.cancel(),
@@ -462,7 +537,9 @@ def test_a_closed_router_refuses_everything(router):
         lambda: router.find_instance("a"),
         lambda: router.set_instance_state("a", InstanceState.DOWN),
         lambda: router.report_load("a"),
+        lambda: router.report_engine_metrics("a", "vllm:num_requests_running 3\n"),
         lambda: router.stats(),
+        lambda: router.metrics(),
         lambda: router.options,
         lambda: router.instances,
         lambda: router.first_token(lease.id),
@@ -526,6 +603,9 @@ def test_results_can_be_made_by_the_router_only(router):
         router.score(PROMPT).rows[0],
         router.stats(),
         router.stats().instances[0],
+        router.stats().route_duration,
+        prefixrouter.parse_engine_metrics("vllm:num_requests_running 3\n"),
+        prefixrouter.parse_engine_metrics("vllm:num_requests_running 3\n").ranks[0],
     ):
         cls = type(result)
         for make in (cls, lambda: cls.__new__(cls), lambda: object.__new__(cls),
@@ -574,7 +654,9 @@ def test_calls_keep_no_references(router):
     tokens, wide = list(range(1000, 3000)), array.array("q", range(3000))
     model, name = "model-" + str(id(tokens)), "b" * 3
     instance = router.add_instance(name, 3)
-    everything = [tokens, tokens[5], wide, model, name, instance, router]
+    page = "vllm:num_requests_running 3\n" + "# padding\n" * 2000
+    numbers, labels = {"weight_kv": 2.5}, {"model": model}
+    everything = [tokens, tokens[5], wide, model, name, instance, router, page, numbers, labels]
 
     def use():
         for prompt in (tokens, wide, model):
@@ -602,6 +684,17 @@ def test_calls_keep_no_references(router):
         router.set_instance_state(instance, InstanceState.READY)
         router.report_load(instance, running_requests=0)
         router.options
+        PrefixRouter(policy_options=numbers)
+        router.metrics()
+        prefixrouter.render_metrics([(router.stats(), labels)])
+        metrics = prefixrouter.parse_engine_metrics(page, model=model)
+        assert router.report_engine_metrics("a", page) == 1
+        assert router.report_engine_metrics("a", metrics) == 1
+        for wrong in (lambda: PrefixRouter(policy_options={model: numbers}),
+                      lambda: prefixrouter.parse_engine_metrics(page, max_bytes=5),
+                      lambda: prefixrouter.render_metrics([(router.stats(), labels)] * 2)):
+            with pytest.raises(ValueError):
+                wrong()
 
     use()
     gc.collect()

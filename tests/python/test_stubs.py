@@ -20,6 +20,7 @@ ALLOWED = r"""
 prefixrouter\.__main__
 prefixrouter\._core\.(StatusCode|InstanceState)\.__pybind11_native_enum__
 prefixrouter\._core\.(CostParts|Decision|Instance|InstanceStats|Lease|PolicyInput)(\.__init__)?
+prefixrouter\._core\.(DurationHistogram|EngineMetrics|EngineRankMetrics)(\.__init__)?
 prefixrouter\._core\.(PrefixRouter|ScoreRow(\.__init__)?|ScoreTable(\.__init__)?|Stats(\.__init__)?)
 """
 
@@ -30,7 +31,7 @@ PUBLIC_CLASSES = [
 ]
 METHODS = [
     pytest.param(member, id=f"{cls.__name__}.{name}")
-    for cls in (prefixrouter.PrefixRouter, prefixrouter.Lease)
+    for cls in (prefixrouter.PrefixRouter, prefixrouter.Lease, prefixrouter.EngineRankMetrics)
     for name, member in vars(cls).items()
     if not name.startswith("_") and callable(member)
 ]
@@ -105,6 +106,11 @@ def test_code_of_users_is_checked_by_the_types(tmp_path):
         "name: str = router.route([1, 2], model='m', allowed=['a', instance])\n"
         "name = router.route(array.array('I', [1]), multimodal=[(0, 1)])\n"
         "name = router.route('text')\n"
+        "numbers: prefixrouter.PolicyOptions = {'weight_kv': 1, 'hash_ring_points': 64}\n"
+        "router = prefixrouter.PrefixRouter(policy='weighted', policy_options=numbers)\n"
+        "metrics = prefixrouter.parse_engine_metrics(b'', model='m')\n"
+        "reported: int = router.report_engine_metrics('a', metrics, age_s=1)\n"
+        "page: str = prefixrouter.render_metrics([(router.stats(), {'model': 'm'})])\n"
         "async def send() -> None:\n"
         "    async with router.acquire((1, 2)) as lease:\n"
         "        lease.finish(output_tokens=5)\n"
@@ -116,18 +122,20 @@ def test_code_of_users_is_checked_by_the_types(tmp_path):
         "router.route(None)\n"
         "router.route([1.5])\n"
         "router.finish(1, tokens=3)\n"
+        "prefixrouter.PrefixRouter(policy_options={'weight': 1})\n"
+        "router.report_engine_metrics('a', 5)\n"
     )
     good = run_mypy(["mypy", "--strict", "good.py"], tmp_path)
     assert good.returncode == 0, good.stdout + good.stderr
     bad = run_mypy(["mypy", "--strict", "bad.py"], tmp_path)
     lines = {int(line.split(":")[1]) for line in bad.stdout.splitlines() if ": error:" in line}
-    assert lines == {2, 3, 4, 5, 6}, bad.stdout
+    assert lines == {2, 3, 4, 5, 6, 7, 8}, bad.stdout
 
 
 def test_everything_public_is_exported_under_the_name_of_the_package():
     assert prefixrouter.__all__ == sorted(prefixrouter.__all__, key=str)
     public = {name for name in vars(_core) if not name.startswith("_")} | {"__version__"}
-    assert set(prefixrouter.__all__) == public
+    assert set(prefixrouter.__all__) == public | {"PolicyOptions"}
     for cls in PUBLIC_CLASSES:
         assert cls.__module__ == "prefixrouter", cls
 
@@ -144,11 +152,28 @@ def test_defaults_in_signatures_are_those_of_the_library():
     assert list(options) != [] and set(options) == set(parameters)
     for name, parameter in parameters.items():
         assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        if name in ("key_seed", "random_seed"):
+        if name in ("key_seed", "random_seed", "policy_options"):
             assert parameter.default is None and options[name] is not None
         else:
             assert options[name] == parameter.default
             assert type(options[name]) is type(parameter.default), name
+
+    parameters = inspect.signature(prefixrouter.parse_engine_metrics).parameters
+    page = "vllm:num_requests_running 1\n"
+    most = parameters["max_bytes"].default
+    longest = page + "\n" * (most - len(page))
+    prefixrouter.parse_engine_metrics(longest)
+    with pytest.raises(ValueError, match=f"max_bytes is {most}"):
+        prefixrouter.parse_engine_metrics(longest + "\n")
+    for excess in (0, 1):
+        line = "x" + "1\n".rjust(parameters["max_line_bytes"].default + excess)
+        assert prefixrouter.parse_engine_metrics(page + line).malformed_lines == excess
+    ranks = "".join(
+        f'vllm:num_requests_running{{engine="{rank}"}} 1\n'
+        for rank in range(parameters["max_ranks"].default + 1)
+    )
+    with pytest.raises(ValueError, match=f"max_ranks is {parameters['max_ranks'].default}"):
+        prefixrouter.parse_engine_metrics(ranks)
 
     router = prefixrouter.PrefixRouter()
     parameters = inspect.signature(router.add_instance).parameters

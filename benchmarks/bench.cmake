@@ -31,6 +31,7 @@ endif()
 add_executable(prefix_router_benchmarks
   hash_bench.cc
   index_bench.cc
+  metrics_bench.cc
   router_bench.cc)
 prefix_router_internal(prefix_router_benchmarks)
 target_link_libraries(prefix_router_benchmarks PRIVATE

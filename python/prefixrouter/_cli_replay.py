@@ -325,10 +325,17 @@ def _replay(path: str | None, arguments: argparse.Namespace) -> Comparison:
         instances=arguments.instances,
         seeds=arguments.seeds,
         facts=[
-            ("workload", f"{first.name}: {len(first)} requests over {span_s:.0f} s, blocks of "
-             f"{first.block_size} tokens, best possible share {first.best_possible_share:.3f}"),
-            ("fleet", f"{arguments.instances} x {arguments.engine}, {engine.kv_capacity_tokens} "
-             "tokens of KV cache each"),
+            ("workload", first.name),
+            (
+                "requests",
+                f"{len(first)} over {span_s:.0f} s, blocks of {first.block_size} tokens, "
+                f"best possible share {first.best_possible_share:.3f}",
+            ),
+            (
+                "fleet",
+                f"{arguments.instances} x {arguments.engine}, "
+                f"{engine.kv_capacity_tokens} tokens of KV cache each",
+            ),
             ("rate", f"{scale:.3f}{scale_text}"),
             ("seeds", f"{arguments.seeds}, from {arguments.seed} on"),
         ],

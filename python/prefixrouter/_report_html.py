@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import importlib
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -207,4 +208,8 @@ def _work(comparison: Comparison) -> Any:
     )
     figure.update_yaxes(title="instance", type="category")
     figure.update_xaxes(title="time (s)", row=max(len(drawn), 1))
+    if drawn:
+        # A policy under which the fleet is overwhelmed takes far longer than the others.
+        ends_s = [len(p.picture.prefill_rates[0]) * p.picture.step_s for p in drawn if p.picture]
+        figure.update_xaxes(range=[0, 1.05 * statistics.median_low(ends_s)])
     return figure

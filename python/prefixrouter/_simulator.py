@@ -132,8 +132,9 @@ class FleetEvent:
     instance: int
 
 
-Progress = Callable[[int, int], object]
-Source = Union[_core.Workload, _core.Trace]
+_Progress = Callable[[int, int], object]
+_Rule = Callable[[_core.PolicyInput], Any]
+_Source = Union[_core.Workload, _core.Trace]
 
 
 def engine_presets() -> dict[str, EngineOptions]:
@@ -150,9 +151,9 @@ def engine_presets() -> dict[str, EngineOptions]:
 
 
 def simulate(
-    workload: Source,
+    workload: _Source,
     *,
-    policy: str = "prefix_cost",
+    policy: str | _Rule = "prefix_cost",
     engine: str | EngineOptions = "llama-70b-8xh100",
     instances: int | Sequence[SimulatedInstance] = 4,
     events: Sequence[FleetEvent] = (),
@@ -169,7 +170,7 @@ def simulate(
     series_step_s: float = 0.0,
     seed: int = 1,
     router_options: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
+    progress: _Progress | None = None,
 ) -> _core.SimulationResult:
     """Sends a workload through a simulated fleet behind real routers, in virtual time.
 
@@ -180,7 +181,8 @@ def simulate(
     Args:
         workload (Workload | Trace): What is sent. A trace is made a ``Workload`` first, with its
             defaults; for several simulations make one yourself.
-        policy (str): One of ``policies()``.
+        policy (str | Callable[[PolicyInput], costs]): One of ``policies()``, or a rule of your
+            own, as ``PrefixRouter`` takes it. What it raises stops the simulation.
         engine (str | EngineOptions): One of ``engine_presets()``, or an engine of your own.
         instances (int | Sequence[SimulatedInstance]): Their number, or each of them. 1 to 65,536.
         events (Sequence[FleetEvent]): Failures, restarts, scaling; in any order.
@@ -241,7 +243,7 @@ def simulate(
     )
 
 
-def find_load_levels(workload: Source, **arguments: Any) -> _core.LoadLevels:
+def find_load_levels(workload: _Source, **arguments: Any) -> _core.LoadLevels:
     """Finds the loads at which policies are compared, by about 15 simulations.
 
     Args:
@@ -260,7 +262,7 @@ def find_load_levels(workload: Source, **arguments: Any) -> _core.LoadLevels:
     )
 
 
-def _ready(source: Source) -> _core.Workload:
+def _ready(source: _Source) -> _core.Workload:
     return _core.Workload(source) if isinstance(source, _core.Trace) else source
 
 

@@ -1,6 +1,6 @@
 #include "simulate.h"
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +11,7 @@
 #include "gil.h"
 #include "instance.h"
 #include "options.h"
+#include "policy.h"
 #include "prefixrouter/simulator.h"
 #include "simulation_result.h"
 #include "workload.h"
@@ -199,6 +200,7 @@ void SetRouterOptions(py::handle value, RouterOptions* options) {
 struct Call {
   std::shared_ptr<const Workload> workload;
   SimulationOptions options;
+  py::object policy;                 // if it is a callable
   py::object progress = py::none();  // or callable
 
   Call(const PyWorkload& from, const py::dict& arguments) : workload(from.workload) {
@@ -213,7 +215,13 @@ struct Call {
 
  private:
   void SetArgument(const std::string& name, py::handle value) {
-    if (name == "engine") {
+    if (name == "policy" && PyCallable_Check(value.ptr()) != 0) {
+      policy = py::reinterpret_borrow<py::object>(value);
+      options.make_policy = [this]() -> std::shared_ptr<Policy> {
+        const GilHeld gil;
+        return std::make_shared<SimulatedPythonPolicy>(policy);
+      };
+    } else if (name == "engine") {
       options.engine = ToEngine(value);
     } else if (name == "instances") {
       options.instances = ToInstances(value);

@@ -107,6 +107,43 @@ def test_a_schedule_worked_out_by_hand():
     assert fast.summary.ttft_mean_s == pytest.approx(1.7)
 
 
+def test_a_rule_of_ones_own_is_simulated(chat):
+    seen = []
+
+    def least_requests(fleet):
+        seen.append([instance.name for instance in fleet.instances])
+        return fleet.requests
+
+    own = prefixrouter.simulate(chat, policy=least_requests, arrival_scale=50, routers=2)
+    named = prefixrouter.simulate(chat, policy="least_requests", arrival_scale=50, routers=2)
+    assert figures_of(own.summary) == figures_of(named.summary)
+    assert len(seen) == len(chat)
+    assert seen[0] == ["instance-0", "instance-1", "instance-2", "instance-3"]
+
+
+def test_what_a_rule_raises_stops_the_simulation(chat):
+    with pytest.raises(ZeroDivisionError):
+        prefixrouter.simulate(chat, policy=lambda fleet: 1 / 0)
+    with pytest.raises(ValueError, match="must return 4 costs, got 1"):
+        prefixrouter.simulate(chat, policy=lambda fleet: [1.0])
+    assert prefixrouter.simulate(chat).summary.requests == len(chat)
+
+
+def test_a_rule_sees_instances_come_and_go(chat):
+    names = set()
+
+    def rule(fleet):
+        names.update(instance.name for instance in fleet.instances if instance is not None)
+        return fleet.requests
+
+    events = [FleetEvent(10, "fail", 0), FleetEvent(20, "restart", 0), FleetEvent(30, "join", 4)]
+    events += [FleetEvent(40, "leave", 1)]
+    fleet = [SimulatedInstance()] * 5
+    result = prefixrouter.simulate(chat, policy=rule, instances=fleet, events=events)
+    assert result.summary.requests == len(chat)
+    assert names == {f"instance-{i}" for i in range(5)}
+
+
 # ---- Results ----
 
 

@@ -19,7 +19,7 @@ from prefixrouter._cli_common import (
     check_writable,
     write,
 )
-from prefixrouter._progress import interruptible
+from prefixrouter._progress import ProgressBar, interruptible
 from prefixrouter._replay import Comparison, PolicyFigures, as_json, compare, table
 
 _EXAMPLES = """\
@@ -311,8 +311,7 @@ def _replay(path: str | None, arguments: argparse.Namespace) -> Comparison:
     first = workloads(arguments.seed)
     scale, scale_text = arguments.rate or 1.0, ""
     if arguments.level is not None:
-        levels = _simulator.find_load_levels(first, **shared, seed=arguments.seed)
-        scale = getattr(levels, f"{arguments.level}_scale")
+        scale = _find_scale(first, {**shared, "seed": arguments.seed}, arguments)
         scale_text = f" ({arguments.level})"
 
     names = [policy.name for policy in _core.policies()]
@@ -352,6 +351,24 @@ def _replay(path: str | None, arguments: argparse.Namespace) -> Comparison:
         show_progress=not arguments.quiet,
     )
     return comparison
+
+
+def _find_scale(
+    workload: _core.Workload, shared: dict[str, Any], arguments: argparse.Namespace
+) -> float:
+    """The arrival scale of ``--level``."""
+    with ProgressBar("finding the load", None, shown=not arguments.quiet) as bar:
+        before = last = 0
+
+        def progress(over: int, total: int) -> None:
+            nonlocal before, last
+            if over < last:  # the next simulation
+                before += total
+            last = over
+            bar.set(before + over)
+
+        levels = _simulator.find_load_levels(workload, **shared, progress=progress)
+    return float(getattr(levels, f"{arguments.level}_scale"))
 
 
 def _workloads(path: str | None, arguments: argparse.Namespace) -> Callable[[int], _core.Workload]:

@@ -14,10 +14,11 @@ T = TypeVar("T")
 class ProgressBar:
     """Shows how much is done, where standard error is a terminal; elsewhere it shows nothing.
 
-    Drawn by tqdm. Without it a line says once how to get it.
+    Drawn by tqdm. Without it a line says how to get it.
     """
 
-    def __init__(self, what: str, total: int, *, shown: bool = True) -> None:
+    def __init__(self, what: str, total: int | None, *, shown: bool = True) -> None:
+        """`total` is None if it is not known."""
         self._bar: Any = None
         if not shown or not sys.stderr.isatty():
             return
@@ -31,7 +32,7 @@ class ProgressBar:
         )
 
     def set(self, done: int) -> None:
-        """`done` of `total` are done."""
+        """So many are done."""
         if self._bar is not None:
             self._bar.update(done - self._bar.n)
 

@@ -1,5 +1,6 @@
 #include "workload.h"
 
+#include <cerrno>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -93,6 +94,14 @@ constexpr const char* kGenerateDoc =
     "    TypeError: A value of the wrong type.\n"
     "    ValueError: There is no such generator, or a value is out of its range.\n";
 
+// Text with names of files in it, which need not be UTF-8.
+py::str Text(const std::string& text) {
+  PyObject* const decoded =
+      PyUnicode_DecodeUTF8(text.data(), static_cast<py::ssize_t>(text.size()), "replace");
+  if (decoded == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::str>(decoded);
+}
+
 std::vector<std::string> Lines(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
@@ -104,7 +113,7 @@ PyTrace ReadTraceFile(py::handle path_like, py::handle block_tokens, py::handle 
                       py::handle limit) {
   const py::object path_object = py::reinterpret_steal<py::object>(PyOS_FSPath(path_like.ptr()));
   if (!path_object) throw py::error_already_set();
-  PyObject* encoded = nullptr;  // file names need not be UTF-8
+  PyObject* encoded = nullptr;
   if (PyUnicode_FSConverter(path_object.ptr(), &encoded) == 0) throw py::error_already_set();
   const std::string path = py::reinterpret_steal<py::bytes>(encoded);
   ReadOptions options;
@@ -127,8 +136,11 @@ PyTrace ReadTraceFile(py::handle path_like, py::handle block_tokens, py::handle 
     throw py::error_already_set();
   }
   std::vector<std::string> lines = Lines(warnings.str());
-  if (!trace.ok() && !lines.empty()) {
-    Raise(Status(trace.status().code(), trace.status().message() + "; " + lines.front()));
+  if (trace.status().code() == StatusCode::kInvalidArgument) {
+    std::string message = trace.status().message();
+    if (!lines.empty()) message += "; " + lines.front();
+    PyErr_SetObject(PyExc_ValueError, Text(message).ptr());
+    throw py::error_already_set();
   }
   return {std::make_shared<const Trace>(Take(std::move(trace))), std::move(lines)};
 }
@@ -168,11 +180,7 @@ void BindTrace(py::module_& module) {
   py::class_<PyTrace> cls(module, "Trace", py::is_final(), kTraceDoc);
   ForbidNew(cls);
   cls.def_property_readonly(
-      "name",
-      [](const PyTrace& self) {
-        return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(
-            self.trace->name.data(), static_cast<py::ssize_t>(self.trace->name.size()), "replace"));
-      },
+      "name", [](const PyTrace& self) { return Text(self.trace->name); },
       "str: of the file or the generator.");
   cls.def_property_readonly(
       "block_tokens", [](const PyTrace& self) { return self.trace->block_tokens; },
@@ -188,9 +196,7 @@ void BindTrace(py::module_& module) {
       [](const PyTrace& self) {
         py::tuple texts(self.warnings.size());
         for (size_t i = 0; i < self.warnings.size(); ++i) {
-          texts[i] = py::reinterpret_steal<py::str>(
-              PyUnicode_DecodeUTF8(self.warnings[i].data(),
-                                   static_cast<py::ssize_t>(self.warnings[i].size()), "replace"));
+          texts[i] = Text(self.warnings[i]);
         }
         return texts;
       },
@@ -223,12 +229,7 @@ void BindWorkloadClass(py::module_& module) {
           py::arg("spread_ticks") = true, py::arg("session_window_s") = py::none(),
           py::arg("speed") = 1.0, py::arg("seed") = 1, kWorkloadInitDoc);
   cls.def_property_readonly(
-      "name",
-      [](const PyWorkload& self) {
-        return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(
-            self.workload->name().data(), static_cast<py::ssize_t>(self.workload->name().size()),
-            "replace"));
-      },
+      "name", [](const PyWorkload& self) { return Text(self.workload->name()); },
       "str: of the trace.");
   BindValue(cls, "block_size", &Workload::block_size, "int: tokens a block.");
   BindValue(cls, "prompt_tokens", &Workload::prompt_tokens, "int: of all requests.");

@@ -30,6 +30,8 @@ router.add_instance("a")
 assert router.route([1] * 32) == "a"
 with router.acquire([1] * 32) as lease:
     assert lease.decision.cached_tokens == 32
+result = prefixrouter.simulate(prefixrouter.generate_trace("chat", requests=50))
+assert result.summary.requests >= 50
 assert "numpy" not in sys.modules
 print(prefixrouter.__version__, prefixrouter.__file__)
 """

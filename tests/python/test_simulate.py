@@ -4,6 +4,7 @@ import dataclasses
 import gzip
 import json
 import math
+import os
 import statistics
 import subprocess
 import tempfile
@@ -318,6 +319,20 @@ def test_what_is_no_trace_is_refused_by_name(tmp_path):
         prefixrouter.read_trace(empty, block_tokens=0)
     with pytest.raises(TypeError):
         prefixrouter.read_trace(None)
+
+
+def test_names_of_files_need_not_be_utf_8(tmp_path):
+    path = os.fsencode(tmp_path) + b"/\xff.jsonl"
+    try:
+        open(path, "w").close()
+    except OSError:
+        pytest.skip("this file system wants UTF-8")
+    for name in (path, os.fsdecode(path)):
+        with pytest.raises(ValueError, match="\ufffd.jsonl: is empty"):
+            prefixrouter.read_trace(name)
+    with open(path, "w") as file:
+        file.write(LINE + "\n")
+    assert prefixrouter.read_trace(path).name.endswith("/\ufffd.jsonl")
 
 
 def test_workloads_tell_what_is_in_them(chat):

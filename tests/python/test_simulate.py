@@ -5,6 +5,7 @@ import gzip
 import json
 import math
 import os
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -249,6 +250,17 @@ def test_progress_is_told_and_what_it_raises_stops_the_simulation(chat):
         prefixrouter.simulate(chat, progress=stop)
     with pytest.raises(Enough):
         prefixrouter.find_load_levels(chat, progress=stop)
+
+
+def test_ctrl_c_stops_a_simulation(chat):
+    """This one would take a minute."""
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        prefixrouter.simulate(chat, arrival_scale=1e-4)
+    assert time.monotonic() - started < 20
+    timer.join()
 
 
 def test_other_threads_run_meanwhile(chat):

@@ -43,18 +43,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    parser = make_parser()
     try:
+        parser = make_parser()
         arguments = parser.parse_args(argv)
-    except SystemExit as exit_:  # --help, --version and wrong arguments
-        return 0 if exit_.code is None else int(exit_.code)
-    if not hasattr(arguments, "run"):
-        parser.print_help()
-        return 0
-    try:
-        arguments.run(arguments)
+        if hasattr(arguments, "run"):
+            arguments.run(arguments)
+        else:
+            parser.print_help()
         sys.stdout.flush()
         return 0
+    except SystemExit as exit_:  # --help, --version and wrong arguments
+        return 0 if exit_.code is None else int(exit_.code)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

@@ -15,7 +15,7 @@ packages=(
   libabsl-dev libxxhash-dev                 # the library
   catch2                                    # the tests
   libbenchmark-dev                          # the benchmarks
-  libcli11-dev nlohmann-json3-dev zlib1g-dev  # the replay tool
+  libcli11-dev nlohmann-json3-dev zlib1g-dev  # the simulator and its tools
   python3                                   # checks of the replay tool's JSON
   abigail-tools doxygen                     # ABI of the C library, reference of the API
   python3-dev python3-venv                  # the Python package
@@ -30,6 +30,7 @@ command -v cargo >/dev/null || packages+=(cargo)
 python_packages=(
   "pybind11>=3" scikit-build-core build
   pytest hypothesis numpy mypy
+  tqdm plotly  # progress and plots of its command line
   prometheus_client  # reads the router's metrics in a test
   "conan>=2.0.9"  # tests of the Conan package
 )

@@ -172,6 +172,10 @@ struct SimulationOptions {
   double series_step_s = 0;
   // Of the choice of a router for each request, and of the routers' near-ties.
   uint64_t seed = 1;
+
+  // If set: called every few milliseconds of the run, on its thread, with the number of requests
+  // that are over. False stops the simulation: kCancelled. Does not change the result.
+  std::function<bool(uint64_t over)> progress;
 };
 
 enum class Outcome : int32_t {
@@ -238,7 +242,7 @@ struct SimulationResult {
 };
 
 // kInvalidArgument names an option out of its range, an unknown policy, or an event that makes no
-// sense (a restart of what did not fail).
+// sense (a restart of what did not fail). kCancelled: `progress` said so.
 Result<SimulationResult> Simulate(const Workload& workload, const SimulationOptions& options);
 
 // ---- Load levels -------------------------------------------------------------------------------

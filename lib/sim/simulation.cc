@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
 constexpr size_t kMostSeriesSteps = 10'000;
+constexpr uint64_t kEventsBetweenProgress = 4096;
 
 }  // namespace
 
@@ -335,7 +336,14 @@ Result<SimulationResult> Simulation::Run() {
   const std::vector<WorkloadRequest>& requests = workload_.requests();
   uint32_t next = 0;  // of the open loop, or the first turn of a session
   const auto comes_later = [&](uint32_t i) { return options_.closed_loop && requests[i].turn > 0; };
+  uint64_t until_progress = options_.progress ? kEventsBetweenProgress : UINT64_MAX;
   while (over_count_ < requests.size() && status_.ok()) {
+    if (--until_progress == 0) {
+      if (!options_.progress(over_count_)) {
+        return Status(StatusCode::kCancelled, "the simulation was stopped");
+      }
+      until_progress = kEventsBetweenProgress;
+    }
     while (next < requests.size() && comes_later(next)) ++next;
     const double arrival_s = next < requests.size()
                                  ? requests[next].arrival_s / options_.arrival_scale

@@ -12,6 +12,13 @@ Example:
     >>> name = router.route([1, 2, 3])         # token ids, from the model's tokenizer
     >>> with router.acquire([1, 2, 3]) as lease:
     ...     name = lease.name                  # send the request there
+
+What another policy would do to your traffic, ``simulate`` tells:
+
+    >>> trace = prefixrouter.generate_trace("chat", requests=500)
+    >>> result = prefixrouter.simulate(trace, policy="prefix_cost", instances=4)
+    >>> result.summary.requests
+    500
 """
 
 from prefixrouter import _async as _async
@@ -24,45 +31,102 @@ from prefixrouter._core import (
     EngineRankMetrics,
     Error,
     Instance,
+    InstanceSeries,
     InstanceState,
     InstanceStats,
     Lease,
+    LoadLevels,
+    Outcome,
     PolicyInput,
     PrefixRouter,
     ScoreRow,
     ScoreTable,
+    SimulatedPolicy,
+    SimulatedRequests,
+    SimulationResult,
+    SimulationSummary,
     Stats,
     StatusCode,
+    Trace,
+    Workload,
     __version__,
+    generate_trace,
+    generators,
     parse_engine_metrics,
+    policies,
     policy_names,
+    read_trace,
     render_metrics,
 )
 from prefixrouter._options import PolicyOptions
 
 PolicyOptions.__module__ = "prefixrouter"
 
+TYPE_CHECKING = False  # as in `typing`, whose import would take as long as all of this
+if TYPE_CHECKING:
+    from prefixrouter._simulator import (
+        EngineOptions,
+        FleetEvent,
+        LinearCost,
+        RooflineCost,
+        SimulatedInstance,
+        engine_presets,
+        find_load_levels,
+        simulate,
+    )
+
 __all__ = [
     "CostParts",
     "Decision",
     "DurationHistogram",
     "EngineMetrics",
+    "EngineOptions",
     "EngineRankMetrics",
     "Error",
+    "FleetEvent",
     "Instance",
+    "InstanceSeries",
     "InstanceState",
     "InstanceStats",
     "Lease",
+    "LinearCost",
+    "LoadLevels",
     "METRICS_CONTENT_TYPE",
+    "Outcome",
     "PolicyInput",
     "PolicyOptions",
     "PrefixRouter",
+    "RooflineCost",
     "ScoreRow",
     "ScoreTable",
+    "SimulatedInstance",
+    "SimulatedPolicy",
+    "SimulatedRequests",
+    "SimulationResult",
+    "SimulationSummary",
     "Stats",
     "StatusCode",
+    "Trace",
+    "Workload",
     "__version__",
+    "engine_presets",
+    "find_load_levels",
+    "generate_trace",
+    "generators",
     "parse_engine_metrics",
+    "policies",
     "policy_names",
+    "read_trace",
     "render_metrics",
+    "simulate",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """The simulator's parts are imported when they are first asked for: a gateway needs none."""
+    if name in __all__:
+        from prefixrouter import _simulator
+
+        value = globals()[name] = getattr(_simulator, name)
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,7 +11,10 @@
 #include "prefixrouter/version.h"
 #include "router.h"
 #include "router_metrics.h"
+#include "simulate.h"
+#include "simulation_result.h"
 #include "stats.h"
+#include "workload.h"
 
 namespace prefixrouter::python {
 namespace {
@@ -42,18 +45,19 @@ PYBIND11_MODULE(_core, module) {
   BindRouter(module);
   BindEngineMetrics(module);
   BindRouterMetrics(module);
+  BindWorkload(module);
+  BindSimulationResult(module);
+  BindSimulate(module);
   module.def("policy_names", &GetPolicyNames,
              "policy_names()\n--\n\n"
              "The names of the built-in policies.\n"
              "\n"
              "Returns:\n"
              "    list[str]: What ``PrefixRouter(policy=...)`` takes.\n");
-  // Users know the classes by the package's name.
-  for (const char* name :
-       {"StatusCode", "Instance", "InstanceState", "CostParts", "Decision", "ScoreRow",
-        "ScoreTable", "InstanceStats", "Stats", "PolicyInput", "Lease", "PrefixRouter",
-        "policy_names", "DurationHistogram", "EngineMetrics", "EngineRankMetrics",
-        "parse_engine_metrics", "render_metrics"}) {
-    module.attr(name).attr("__module__") = "prefixrouter";
+  // Users know what is public by the package's name.
+  for (const auto& [name, member] : py::dict(module.attr("__dict__"))) {
+    if (py::hasattr(member, "__module__") && !name.cast<std::string>().starts_with("_")) {
+      member.attr("__module__") = "prefixrouter";
+    }
   }
 }

@@ -226,21 +226,61 @@ void BindPolicy(py::module_& module) {
   });
 }
 
-void PythonPolicy::Score(const PolicyInput& in, float* cost) const {
+namespace {
+
+// Runs body(), which calls a policy; what it throws is kept for Raise (errors.h).
+template <typename Body>
+void CallPython(Body&& body) {
   const GilHeld gil;
   try {
-    const py::object policy = router_.policy();  // held: the callable may close the router
-    if (!policy) throw std::runtime_error("the policy is gone");
-    const py::object input = py::cast(PyPolicyInput(in, router_.instances()));
-    const py::object costs = py::reinterpret_steal<py::object>(
-        WithGilOrNever([&] { return PyObject_CallOneArg(policy.ptr(), input.ptr()); }));
-    if (!costs) throw py::error_already_set();
-    ReadCosts(costs, in.size, cost);
+    body();
     return;
   } catch (...) {
     StashCurrentException();
   }
   throw std::runtime_error("the policy has raised an exception");
+}
+
+void GetCosts(py::handle policy, const PolicyInput& in, const InstanceDirectory& instances,
+              float* cost) {
+  const py::object input = py::cast(PyPolicyInput(in, instances));
+  const py::object costs = py::reinterpret_steal<py::object>(
+      WithGilOrNever([&] { return PyObject_CallOneArg(policy.ptr(), input.ptr()); }));
+  if (!costs) throw py::error_already_set();
+  ReadCosts(costs, in.size, cost);
+}
+
+}  // namespace
+
+void PythonPolicy::Score(const PolicyInput& in, float* cost) const {
+  CallPython([&] {
+    const py::object policy = router_.policy();  // held: the callable may close the router
+    if (!policy) throw std::runtime_error("the policy is gone");
+    GetCosts(policy, in, router_.instances(), cost);
+  });
+}
+
+SimulatedPythonPolicy::~SimulatedPythonPolicy() {
+  const GilHeld gil;
+  policy_ = py::object();
+  instances_ = InstanceDirectory();
+}
+
+void SimulatedPythonPolicy::Score(const PolicyInput& in, float* cost) const {
+  CallPython([&] { GetCosts(policy_, in, instances_, cost); });
+}
+
+void SimulatedPythonPolicy::InstanceAdded(InstanceId id, const std::string& name, uint32_t rank) {
+  CallPython([&] {
+    Instance instance;
+    instance.name = name;
+    instance.rank = rank;
+    instance.id = id;
+    py::object object = py::cast(std::move(instance));
+    instances_.Reserve();
+    instances_.Add(std::move(object), id);
+    instances_.Forget();
+  });
 }
 
 }  // namespace prefixrouter::python

@@ -1,9 +1,14 @@
-// PythonPolicy: a custom policy that is a Python callable, and PolicyInput, what it is called with.
+// Custom policies that are Python callables, of a router and of a simulation, and PolicyInput, what
+// they are called with.
 #ifndef PREFIXROUTER_PYTHON_SRC_POLICY_H_
 #define PREFIXROUTER_PYTHON_SRC_POLICY_H_
 
 #include <pybind11/pybind11.h>
 
+#include <string>
+#include <utility>
+
+#include "instance.h"
 #include "prefixrouter/policy.h"
 
 namespace prefixrouter::python {
@@ -27,6 +32,22 @@ class PythonPolicy final : public Policy {
 
  private:
   const PyRouter& router_;
+};
+
+// The same for one router of a simulation, which Python does not see: it has Instances of its own.
+class SimulatedPythonPolicy final : public Policy {
+ public:
+  // REQUIRES: the GIL.
+  explicit SimulatedPythonPolicy(py::object policy) : policy_(std::move(policy)) {}
+  ~SimulatedPythonPolicy() override;
+
+  const char* name() const override { return "python"; }
+  void Score(const PolicyInput& in, float* cost) const override;
+  void InstanceAdded(InstanceId id, const std::string& name, uint32_t rank) override;
+
+ private:
+  py::object policy_;
+  InstanceDirectory instances_;
 };
 
 }  // namespace prefixrouter::python

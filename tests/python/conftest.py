@@ -58,3 +58,14 @@ def oracle_program():
     if not path.exists():
         pytest.skip(f"there is no oracle at {path}")
     return path
+
+
+@pytest.fixture(scope="session")
+def simulate_program():
+    """The program prefix-router-simulate."""
+    built = pathlib.Path(prefixrouter.__file__).parent.parent.parent
+    beside = built / "benchmarks" / "simulate" / "prefix-router-simulate"
+    path = pathlib.Path(os.environ.get("PREFIX_ROUTER_SIMULATE", beside))
+    if not path.exists():
+        pytest.skip(f"there is no program at {path}")
+    return path

@@ -41,7 +41,7 @@ def test_the_examples_of_the_guide_run_in_their_order():
     assert "10.0.0.2:8000 0 DRAINING 0" in result.stdout
 
 
-@pytest.mark.parametrize("file", ["docs/python.md", "README.md"])
+@pytest.mark.parametrize("file", ["docs/python.md", "docs/command_line.md", "README.md"])
 def test_links_lead_somewhere(file):
     for target in re.findall(r"\]\(([^)#]+)\)", (PROJECT / file).read_text()):
         if not target.startswith("http"):

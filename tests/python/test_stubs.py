@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import prefixrouter
-from prefixrouter import _core
+from prefixrouter import _core, _simulator
 
 PACKAGE = pathlib.Path(prefixrouter.__file__).parent
 PROJECT = pathlib.Path(__file__).parent.parent.parent
@@ -18,10 +18,12 @@ PROJECT = pathlib.Path(__file__).parent.parent.parent
 # What pybind11 adds to each class, and what is no module to import.
 ALLOWED = r"""
 prefixrouter\.__main__
-prefixrouter\._core\.(StatusCode|InstanceState)\.__pybind11_native_enum__
+prefixrouter\._core\.(StatusCode|InstanceState|Outcome)\.__pybind11_native_enum__
 prefixrouter\._core\.(CostParts|Decision|Instance|InstanceStats|Lease|PolicyInput)(\.__init__)?
 prefixrouter\._core\.(DurationHistogram|EngineMetrics|EngineRankMetrics)(\.__init__)?
 prefixrouter\._core\.(PrefixRouter|ScoreRow(\.__init__)?|ScoreTable(\.__init__)?|Stats(\.__init__)?)
+prefixrouter\._core\.(InstanceSeries|LoadLevels|Simulat\w+|Trace)(\.__init__)?
+prefixrouter\._core\.Workload
 """
 
 PUBLIC_CLASSES = [
@@ -134,8 +136,13 @@ def test_code_of_users_is_checked_by_the_types(tmp_path):
 
 def test_everything_public_is_exported_under_the_name_of_the_package():
     assert prefixrouter.__all__ == sorted(prefixrouter.__all__, key=str)
-    public = {name for name in vars(_core) if not name.startswith("_")} | {"__version__"}
-    assert set(prefixrouter.__all__) == public | {"PolicyOptions"}
+    compiled = {name for name in vars(_core) if not name.startswith("_")} | {"__version__"}
+    written = {
+        name
+        for name, member in vars(_simulator).items()
+        if getattr(member, "__module__", "") == "prefixrouter" and name[0] != "_"
+    }
+    assert set(prefixrouter.__all__) == compiled | written | {"PolicyOptions"}
     for cls in PUBLIC_CLASSES:
         assert cls.__module__ == "prefixrouter", cls
 

@@ -1,6 +1,7 @@
 // Whole simulations: what routers see and when, failures, scaling, closed loop, results, and what
 // is refused. Steps of the model engine take 1 s, plus 1 ms a prefill token, plus 10 ms a decoding
 // request.
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -540,6 +541,36 @@ TEST_CASE("options out of range are refused by name and value", "[sim]") {
     CAPTURE(result.status().message());
     CHECK(result.status().message().find(wrong.named) != std::string::npos);
   }
+}
+
+TEST_CASE("progress is told of requests that are over, changes nothing, and stops a simulation") {
+  std::vector<Sent> sent;
+  for (int i = 0; i < 500; ++i) sent.push_back({i * 0.5, 100, 100});
+  const auto workload = MakeWorkload(sent);
+  SimulationOptions options = ModelFleet(4);
+  const SimulationResult expected = Run(workload, options);
+
+  std::vector<uint64_t> told;
+  options.progress = [&](uint64_t over) {
+    told.push_back(over);
+    return true;
+  };
+  const SimulationResult result = Run(workload, options);
+  REQUIRE(told.size() >= 3);
+  CHECK(std::is_sorted(told.begin(), told.end()));
+  CHECK(told.front() < told.back());
+  CHECK(told.back() <= 500);
+  CHECK(result.summary.end_s == expected.summary.end_s);
+  CHECK(result.summary.ttft_mean_s == expected.summary.ttft_mean_s);
+
+  told.clear();
+  options.progress = [&](uint64_t over) {
+    told.push_back(over);
+    return told.size() < 2;
+  };
+  CHECK(Simulate(*workload, options).status().code() == StatusCode::kCancelled);
+  CHECK(told.size() == 2);
+  CHECK(FindLoadLevels(*workload, options).status().code() == StatusCode::kCancelled);
 }
 
 }  // namespace prefixrouter

@@ -15,6 +15,7 @@
 
 #include "prefixrouter/kv_event_stream.h"
 #include "tests/catch.h"
+#include "tests/support/prompts.h"
 
 namespace prefixrouter {
 namespace {
@@ -38,7 +39,7 @@ struct Knobs {
 
 class Run {
  public:
-  Run(const Knobs& knobs, uint32_t seed)
+  Run(const Knobs& knobs, uint64_t seed)
       : knobs_(knobs), random_(seed), stream_(*KvEventStream::Create({1}, knobs.options)) {
     Restart();
     Obey(stream_.Connected(now_));
@@ -168,7 +169,7 @@ class Run {
   }
 
   Knobs knobs_;
-  std::mt19937 random_;
+  std::mt19937_64 random_;
   KvEventStream stream_;
   double now_ = 0;
   int process_ = 0;
@@ -184,8 +185,9 @@ class Run {
 };
 
 void RunMany(const Knobs& knobs, bool whole) {
-  for (uint32_t seed = 1; seed <= 100; ++seed) {
-    INFO("seed " << seed);
+  const uint64_t first_seed = testing::TestSeed(1);
+  for (uint64_t seed = first_seed; seed < first_seed + 100; ++seed) {
+    CAPTURE(seed);
     Run run(knobs, seed);
     run.Steps(200);
     run.BeQuiet();

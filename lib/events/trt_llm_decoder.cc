@@ -9,14 +9,13 @@
 #include <vector>
 
 #include "lib/base/exceptions.h"
+#include "lib/events/event_limits.h"
 
 namespace prefixrouter {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint64_t kMaxBlockSize = uint64_t{1} << 20;
-constexpr uint64_t kMaxOffset = uint64_t{1} << 40;
 constexpr uint64_t kMaxLevel = 31;
 
 [[noreturn]] void Fail(const std::string& message) {
@@ -479,7 +478,7 @@ class Handler {
         return value.kind == Scalar::Kind::kString;
       case Key::kStartOffset:  // how much of it is in earlier blocks; 0: where it begins is not
                                // said
-        if (!value.To(kMaxOffset, &passed)) return false;
+        if (!value.To(kMaxContentOffset, &passed)) return false;
         if (passed > 0) content_.offset = -static_cast<int64_t>(passed);
         return true;
       default:

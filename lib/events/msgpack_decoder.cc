@@ -9,17 +9,13 @@
 #include <optional>
 #include <string>
 
+#include "lib/events/event_limits.h"
 #include "lib/events/event_names.h"
 #include "lib/events/msgpack_reader.h"
 
 namespace prefixrouter {
 namespace {
 
-constexpr uint64_t kMaxBlockSize = uint64_t{1} << 20;
-// No prompt is longer, in tokens.
-constexpr int64_t kMaxOffset = int64_t{1} << 40;
-// Times above this are milliseconds (Mooncake): as seconds they lie after the year 5000.
-constexpr double kMaxSeconds = 1e11;
 // Offset of a string among the extra keys that stands alone: an identifier, the adapter, the salt.
 constexpr int64_t kAlone = KvMultimodal::kUnknownOffset + 1;
 
@@ -177,6 +173,7 @@ class Decoder {
       reader_.Seek(begin);
       reader_.Fail("the batch's time is no number");
     }
+    // Mooncake sends milliseconds.
     buffer_.batch.timestamp_s = time > kMaxSeconds ? time / 1000 : time;
   }
 
@@ -447,8 +444,8 @@ class Decoder {
       if (parts > 1 && !reader_.ReadNil()) {
         const MsgpackValue offset = reader_.Read();
         item.offset = static_cast<int64_t>(offset.integer);
-        if (!offset.IsInteger() || item.offset < -kMaxOffset || item.offset > kMaxOffset ||
-            offset.IsUnsigned() != (item.offset >= 0)) {
+        if (!offset.IsInteger() || item.offset < -kMaxContentOffset ||
+            item.offset > kMaxContentOffset || offset.IsUnsigned() != (item.offset >= 0)) {
           return false;
         }
       }
@@ -480,7 +477,7 @@ class Decoder {
     }
     bool repeated = false;
     for (size_t i = 0; i < count && salt != nullptr && items[i].block <= 1; ++i) {
-      repeated |= items[i].block == 1 && items[i].offset == kAlone &&
+      repeated |= items[i].block == 1 && items[i].offset == kAlone && !IsAdapter(items, i) &&
                   items[i].identifier == salt->identifier;
     }
     if (!draft_.extra_pairs && (!root || repeated)) salt = nullptr;

@@ -32,6 +32,13 @@ void EngineBlocks::Clear() {
   left_out_ = false;
 }
 
+size_t EngineBlocks::bytes() const {
+  using Map = decltype(more_copies_);
+  size_t bytes = table_.bytes() + pieces_.bytes() + MapBytes<Map>(more_copies_.capacity());
+  for (const auto& [id, list] : more_copies_) bytes += CopiesBytes(list.size());
+  return bytes;
+}
+
 bool EngineBlocks::Apply(const KvEvent& event, int64_t now_nanos, KvEventCounts* counts) {
   bool missing = false;
   switch (event.kind) {

@@ -52,7 +52,9 @@ class EngineBlocks {
   // Nothing is held any more.
   void Clear();
 
-  size_t size() const { return table_.size(); }  // the engine's blocks
+  // The engine's blocks that are held.
+  size_t size() const { return table_.size() - pieces_.gap_count(); }
+  size_t bytes() const;
 
  private:
   struct Copies {

@@ -53,6 +53,7 @@ PieceNumber PieceTree::Add(PieceNumber parent, uint64_t root_key, uint64_t id,
   }
   Piece* const piece = new (meter.Allocate(size)) Piece();
   pieces_[number] = piece;
+  ++gap_count_;
   piece->id = id;
   piece->parent = parent;
   piece->size = static_cast<uint32_t>(tokens.size());
@@ -96,6 +97,8 @@ uint64_t PieceTree::KeyOfBlock(Piece& last, uint64_t previous) {
 }
 
 bool PieceTree::SetTiers(PieceNumber number, uint32_t tiers, int64_t now_nanos) {
+  if (pieces_[number]->tiers == 0) --gap_count_;
+  if (tiers == 0) ++gap_count_;
   pieces_[number]->tiers = tiers;
   bool room = true;
   pending_.assign(1, number);
@@ -165,6 +168,7 @@ void PieceTree::Free(PieceNumber number) {
       *link = piece->next_sibling;
     }
     freed_ids_.push_back(piece->id);
+    --gap_count_;
     meter.Free(piece, Size(piece->size, piece->item_count));
     pieces_[number] = nullptr;
     free_.push_back(number);
@@ -180,6 +184,7 @@ void PieceTree::Clear() {
   Reset(meter, pieces_);
   Reset(meter, free_);
   freed_ids_.clear();
+  gap_count_ = 0;
 }
 
 size_t PieceTree::bytes() const {

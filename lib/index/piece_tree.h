@@ -46,7 +46,7 @@ class PieceTree {
   // The tiers, by bit, in which the piece is held from now on; none: it is gone. False: the index
   // has no room for a block that is complete now.
   bool SetTiers(PieceNumber number, uint32_t tiers, int64_t now_nanos);
-  bool Held(PieceNumber number) const { return pieces_[number]->tiers != 0; }
+  size_t gap_count() const { return gap_count_; }
   // Ids of pieces that are gone for good, since the last call: their numbers mean nothing any more.
   std::vector<uint64_t>& freed_ids() { return freed_ids_; }
   // The index has been cleared; so is the tree.
@@ -90,6 +90,7 @@ class PieceTree {
   std::vector<Piece*> pieces_;  // by number; null: free. The first is none
   std::vector<PieceNumber> free_;
   std::vector<uint64_t> freed_ids_;
+  size_t gap_count_ = 0;  // pieces that are not held
 
   // Scratch.
   std::vector<PieceNumber> pending_;

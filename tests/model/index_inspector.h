@@ -17,9 +17,10 @@ namespace prefixrouter {
 class IndexInspector {
  public:
   // Empty when all is well, else a list of what is wrong.
-  static std::string Check(const PrefixIndex& index) {
+  // more_bytes: of what counts in the index's budget, though others keep it.
+  static std::string Check(const PrefixIndex& index, size_t more_bytes = 0) {
     std::ostringstream wrong;
-    size_t bytes = 0, runs = 0;
+    size_t bytes = more_bytes, runs = 0;
     uint64_t blocks = 0, held_total = 0, numbered = 0;
     std::map<uint32_t, uint64_t> held_of_slot, predicted_of_slot;
     std::map<std::pair<uint32_t, uint32_t>, uint64_t> tier_blocks;  // by slot and tier

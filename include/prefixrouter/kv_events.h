@@ -81,8 +81,10 @@ struct KvEvent {
   // Of all blocks: block_ids.size() * block_size. Or none, when blocks that are held in one tier
   // are stored in another.
   Span<const uint32_t> tokens;
-  std::string_view adapter;             // name of the LoRA adapter; empty: none
-  std::string_view salt;                // cache salt; empty: none
+  // Name of the LoRA adapter; of engines that give only its number, that number in decimal. Empty:
+  // none.
+  std::string_view adapter;
+  std::string_view salt;                // cache salt; empty: none, or that of the parent
   Span<const KvMultimodal> multimodal;  // blocks ascend
 };
 
@@ -98,7 +100,7 @@ enum class KvEventOutcome : int32_t {
   kUnknownParent = 5,   // an earlier event was lost: cannot be placed, ask for a replay
   kNoTokens = 6,        // stored without tokens, and not held in any tier
   kWrongBlockSize = 7,  // neither a multiple nor a divisor of the router's block size
-  kPartialBlock = 8,    // fewer tokens than a block has (TensorRT-LLM)
+  kPartialBlock = 8,    // not the number of tokens that a block has (TensorRT-LLM)
   kBudgetFull = 9,      // no room within index_budget_bytes
   // Events.
   kCleared = 10,
@@ -151,23 +153,41 @@ enum class KvEventFormat : int32_t {
   kTrtLlmJson = 1,
 };
 
+// For KvEventFormat::kTrtLlmJson.
+struct TrtLlmOptions {
+  // Tokens in a full block (tokens_per_block), 0 to 2^20. Blocks with another number of tokens are
+  // left out. 0 (the default): the largest power of 2 that a block has had so far, which may take
+  // the first partial blocks for full ones.
+  uint32_t tokens_per_block = 0;
+  // Only events of this attention_dp_rank, and those without one, are read; a server with attention
+  // data parallelism sends the events of all ranks in one array, so it needs a decoder for each.
+  // Negative (the default): all, and a message with events of several ranks is refused.
+  int64_t rank = -1;
+};
+
 // Reads messages. It keeps its memory from one message to the next, so use one again and again.
 // Not thread-safe; any number may exist.
 class KvEventDecoder {
  public:
-  explicit KvEventDecoder(KvEventFormat format = KvEventFormat::kMsgpack);
+  // REQUIRES: trt_llm is in range.
+  explicit KvEventDecoder(KvEventFormat format = KvEventFormat::kMsgpack,
+                          const TrtLlmOptions& trt_llm = {});
   ~KvEventDecoder();
   KvEventDecoder(const KvEventDecoder&) = delete;
   KvEventDecoder& operator=(const KvEventDecoder&) = delete;
 
-  // The events of one message, valid until the next call. kInvalidArgument: it is not a message of
-  // this format; the text says at which byte. Memory is at most 16 times the payload's size,
-  // whatever lengths it claims, and nesting does not deepen the stack.
+  // The events of one message, valid until the next call; `payload` is not needed any longer.
+  // kInvalidArgument: it is not a message of this format; the text says at which byte. Memory is at
+  // most 64 times the size of the largest payload, whatever lengths it claims, and nesting does not
+  // deepen the stack.
   Result<const KvEventBatch*> Decode(std::string_view payload);
 
-  // TensorRT-LLM: the event_id of the last event. They count up by 1; what is missing was lost.
-  // Nothing seen yet: -1.
+  // TensorRT-LLM numbers the events of each rank from 0 on. Of the last event; -1: none so far.
+  // When numbers begin again, the engine has restarted, and a kCleared stands before its events.
   int64_t last_event_id() const;
+  // TensorRT-LLM: how many event_ids were left out between events, since this decoder was made.
+  // More than before: events were lost, so that blocks may count as held which are not.
+  uint64_t lost_events() const;
 
  private:
   class Impl;

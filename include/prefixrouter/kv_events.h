@@ -121,6 +121,10 @@ struct KvEventCounts {
   uint64_t counts[kKvEventOutcomeCount] = {};  // indexed by KvEventOutcome
   uint64_t operator[](KvEventOutcome outcome) const { return counts[static_cast<int>(outcome)]; }
   uint64_t& operator[](KvEventOutcome outcome) { return counts[static_cast<int>(outcome)]; }
+  KvEventCounts& operator+=(const KvEventCounts& other) {
+    for (int i = 0; i < kKvEventOutcomeCount; ++i) counts[i] += other.counts[i];
+    return *this;
+  }
 };
 
 // One message. Borrows from the decoder that made it, or from whatever its maker says.
@@ -131,6 +135,14 @@ struct KvEventBatch {
   uint32_t rank = 0;  // data-parallel rank that it is of
   Span<const KvEvent> events;
   KvEventCounts skipped;  // items that the decoder left out; ApplyKvEvents adds them to the rest
+};
+
+// What ApplyKvEvents has done.
+struct KvEventResult {
+  KvEventCounts counts;  // of this batch, with its `skipped`
+  // Blocks could not be placed because an event before them is missing: replay the engine's events,
+  // or clear the instance and go on with what comes.
+  bool needs_replay = false;
 };
 
 enum class KvEventFormat : int32_t {

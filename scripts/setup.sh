@@ -13,6 +13,7 @@ packages=(
   clang clang-format clang-tidy             # checks of scripts/test.sh
   libclang-rt-dev                           # the fuzz targets
   libabsl-dev libxxhash-dev libmsgpack-cxx-dev nlohmann-json3-dev  # the library
+  libzmq3-dev                               # the ZeroMQ subscriber
   catch2                                    # the tests
   libbenchmark-dev                          # the benchmarks
   libcli11-dev zlib1g-dev                   # the replay tool
@@ -75,7 +76,7 @@ check_programs() {
   done
   [ ${#missing[@]} -gt 0 ] || return 0
   say "this system has no apt-get. Please install: ${missing[*]}"
-  say "and, with headers: Abseil, xxHash, msgpack-cxx, nlohmann-json, Catch2, Google Benchmark, CLI11, zlib"
+  say "and, with headers: Abseil, xxHash, msgpack-cxx, nlohmann-json, ZeroMQ, Catch2, Google Benchmark, CLI11, zlib"
   return 1
 }
 

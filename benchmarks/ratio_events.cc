@@ -28,7 +28,6 @@ class Engines {
   explicit Engines(size_t blocks_each) : prompts_each_(blocks_each / kOwnBlocks) {
     for (size_t i = 0; i < kSystemPrompts; ++i) system_prompts_.push_back(RandomTokens());
     engines_.resize(kInstances);
-    for (Engine& engine : engines_) engine.next_id = random_();
   }
 
   // Until all engines are full: the messages that get there, for one engine after the other.
@@ -36,7 +35,7 @@ class Engines {
   void Fill(Send send) {
     for (size_t i = 0; i < engines_.size(); ++i) {
       for (const auto& tokens : system_prompts_) {
-        engines_[i].system_ids.push_back(NewIds(engines_[i]));
+        engines_[i].system_ids.push_back(NewIds());
         send(i, Message({{tokens, engines_[i].system_ids.back(), 0, false}}, {}));
       }
       for (size_t prompt = 0; prompt < prompts_each_ * kEventsAPrompt; ++prompt) {
@@ -55,7 +54,6 @@ class Engines {
   using Ids = std::vector<uint64_t>;
   using Tokens = std::vector<uint32_t>;
   struct Engine {
-    uint64_t next_id = 0;
     std::vector<Ids> system_ids;
     std::deque<Ids> held;      // of each event, oldest prompt first, each from its end
     std::vector<Ids> growing;  // of the prompt that is being stored
@@ -76,10 +74,9 @@ class Engines {
     }
     return tokens;
   }
-  Ids NewIds(Engine& engine) {
+  Ids NewIds() {
     Ids ids(kEventBlocks);
-    // Without pattern, as hashes are, and never the same twice.
-    for (uint64_t& id : ids) id = engine.next_id++ * 0x9E3779B97F4A7C15u;
+    for (uint64_t& id : ids) id = random_();
     return ids;
   }
   std::string Message(const std::vector<Store>& stores, const Ids& removed) {
@@ -109,7 +106,7 @@ class Engines {
     Engine& engine = engines_[i];
     const Ids& system = engine.system_ids[random_() % kSystemPrompts];
     const uint64_t parent = engine.growing.empty() ? system.back() : engine.growing.back().back();
-    engine.growing.push_back(NewIds(engine));
+    engine.growing.push_back(NewIds());
     Ids removed;
     if (remove) {
       removed = std::move(engine.held.front());

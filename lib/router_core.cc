@@ -315,6 +315,11 @@ Result<KvEventResult> RouterCore::ApplyKvEvents(InstanceId id, const KvEventBatc
       Advance(now);
       EventState& state = DrivenByEvents(id);
       state.last_nanos = now_nanos_;
+      size_t coming = 0;
+      for (size_t i = event; i < batch.events.size() && coming < kStepBlocks; ++i) {
+        coming += batch.events[i].block_ids.size();
+        if (coming <= kStepBlocks) state.blocks->PrefetchBlocks(batch.events[i]);
+      }
       for (size_t done = 0; event < batch.events.size() && done < kStepBlocks;) {
         const KvEvent& whole = batch.events[event];
         const KvEvent part = PartOfEvent(whole, block, &multimodal);

@@ -39,6 +39,11 @@ size_t EngineBlocks::bytes() const {
   return bytes;
 }
 
+void EngineBlocks::PrefetchBlocks(const KvEvent& event) const {
+  if (event.has_parent) table_.PrefetchPlace(event.parent_id);
+  for (uint64_t id : event.block_ids) table_.PrefetchPlace(id);
+}
+
 bool EngineBlocks::Apply(const KvEvent& event, int64_t now_nanos, KvEventCounts* counts) {
   bool missing = false;
   switch (event.kind) {
@@ -86,8 +91,6 @@ bool EngineBlocks::Store(const KvEvent& event, int64_t now_nanos, KvEventCounts*
     has_usual_group_ = true;
     usual_group_ = event.group;
   }
-  for (uint64_t id : event.block_ids) table_.PrefetchPlace(id);
-
   if (event.tokens.empty()) {
     for (size_t i = 0; i < blocks;) {
       size_t next = i;
@@ -152,6 +155,15 @@ void EngineBlocks::StoreBlocks(const KvEvent& event, BlockNumber parent, uint64_
     (*counts)[KvEventOutcome::kBudgetFull] += blocks;
     left_out_ = true;
   };
+  // Most often all blocks are new. Hashing them now leaves time for what was prefetched to come.
+  const auto hash_from = [&](size_t first, uint64_t previous) {
+    keys_.resize((ids.size() - first) * covers);
+    hasher_.ExtendKeys(previous, reinterpret_cast<const unsigned char*>(event.tokens.data()),
+                       own_size * sizeof(uint32_t), first * covers, {items_.data(), items_.size()},
+                       sizeof(uint32_t), {keys_.data(), keys_.size()});
+  };
+  size_t hashed_from = 0;
+  hash_from(0, key);
   for (size_t i = 0; i < ids.size();) {
     size_t next = i;
     const EngineBlock* known = nullptr;
@@ -165,20 +177,20 @@ void EngineBlocks::StoreBlocks(const KvEvent& event, BlockNumber parent, uint64_
     }
     if (known != nullptr) {
       parent = known->number;
-      key = index_.KeyOf(parent);
+      if (next < ids.size()) {  // it may have another parent than the event says
+        hash_from(next, index_.KeyOf(parent));
+        hashed_from = next;
+      }
       if (!StoreKnown(event, i, next, now_nanos, counts)) return no_room(ids.size() - next);
       i = next;
       continue;
     }
     while (next < ids.size() && table_.Find(ids[next]) == nullptr) ++next;
     const Span<const uint64_t> added = ids.subspan(i, next - i);
-    keys_.resize(added.size() * covers);
-    numbers_.resize(keys_.size());
-    hasher_.ExtendKeys(key, reinterpret_cast<const unsigned char*>(event.tokens.data()),
-                       own_size * sizeof(uint32_t), i * covers, {items_.data(), items_.size()},
-                       sizeof(uint32_t), {keys_.data(), keys_.size()});
-    if (!index_.Store(slot_, parent, {keys_.data(), keys_.size()}, tier, now_nanos,
-                      {numbers_.data(), numbers_.size()}, table_.GrowthBytes(added))) {
+    numbers_.resize(added.size() * covers);
+    if (!index_.Store(slot_, parent, {keys_.data() + (i - hashed_from) * covers, numbers_.size()},
+                      tier, now_nanos, {numbers_.data(), numbers_.size()},
+                      table_.GrowthBytes(added))) {
       return no_room(ids.size() - i);
     }
     const bool usual = event.group == usual_group_;
@@ -198,7 +210,6 @@ void EngineBlocks::StoreBlocks(const KvEvent& event, BlockNumber parent, uint64_
       ++(*counts)[KvEventOutcome::kStored];
     }
     parent = numbers_.back();
-    key = keys_.back();
     i = next;
   }
 }
@@ -300,7 +311,6 @@ void EngineBlocks::Remove(const KvEvent& event, int64_t now_nanos, KvEventCounts
     return;
   }
   const bool partial_group = event.group < 64 && (partial_groups_ >> event.group & 1) != 0;
-  for (uint64_t id : event.block_ids) table_.PrefetchPlace(id);
   numbers_.clear();
   for (uint64_t id : event.block_ids) {
     EngineBlock* const block = table_.Find(id);

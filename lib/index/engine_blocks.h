@@ -46,6 +46,8 @@ class EngineBlocks {
   EngineBlocks(const EngineBlocks&) = delete;
   EngineBlocks& operator=(const EngineBlocks&) = delete;
 
+  // Asks for the memory that applying the event reads first.
+  void PrefetchBlocks(const KvEvent& event) const;
   // Takes one event over, and counts what has become of its blocks. True when blocks could not be
   // placed because an earlier event is missing.
   bool Apply(const KvEvent& event, int64_t now_nanos, KvEventCounts* counts);

@@ -9,6 +9,7 @@ prefix_router_internal(prefix_router_bench_lib)
 add_executable(prefix_router_ratios
   conversation.cc
   heap.cc
+  ratio_events.cc
   ratio_index.cc
   ratio_route.cc
   ratio_simulator.cc
@@ -29,6 +30,7 @@ if(TARGET prefixrouter_capi)
 endif()
 
 add_executable(prefix_router_benchmarks
+  events_bench.cc
   hash_bench.cc
   index_bench.cc
   metrics_bench.cc

@@ -72,6 +72,7 @@ class Fleet {
 
   PrefixRouter& router() { return *router_; }
   size_t size() const { return instances_.size(); }
+  InstanceId id(size_t instance) const { return instances_[instance]; }
 
   // Routes a prompt.
   Decision Route(Span<const uint32_t> tokens);

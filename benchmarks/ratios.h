@@ -40,6 +40,15 @@ void MeasureSharedPromptBytes(const RatioOptions& options, Report& report);
 // evict_5m_vs_100k
 void MeasureEvict(const RatioOptions& options, Report& report);
 
+// ---- ratio_events.cc: KV events -----------------------------------------------------------------
+
+// event_block_ops_per_s, event_apply_vs_decode
+void MeasureEvents(const RatioOptions& options, Report& report);
+// match_p99_under_events
+void MeasureMatchUnderEvents(const RatioOptions& options, Report& report);
+// bytes_per_membership_events
+void MeasureEventBytes(const RatioOptions& options, Report& report);
+
 // ---- ratio_capi.cc: what the C interface adds ---------------------------------------------------
 
 // c_overhead_ns

@@ -30,6 +30,9 @@ int Main(int argc, char** argv) {
       {{"threads_2_vs_1"}, MeasureThreads},
       {{"evict_5m_vs_100k"}, MeasureEvict},
       {{"route_allocations"}, MeasureRouteAllocations},
+      {{"event_block_ops_per_s", "event_apply_vs_decode"}, MeasureEvents},
+      {{"match_p99_under_events"}, MeasureMatchUnderEvents},
+      {{"bytes_per_membership_events"}, MeasureEventBytes},
 #ifdef PREFIX_ROUTER_HAVE_CAPI
       {{"c_overhead_ns"}, MeasureCOverhead},
 #endif

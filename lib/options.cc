@@ -58,6 +58,9 @@ Status CheckOptions(const RouterOptions& o) {
       CheckRange("text_bytes_per_token", o.text_bytes_per_token, 0.25, 64.0),
       CheckRange("predicted_ttl_s", o.predicted_ttl_s, 0.0, 1e9),
       CheckRange("confirm_window_s", o.confirm_window_s, 0.001, 3600.0),
+      CheckRange("cpu_tier_weight", o.cpu_tier_weight, 0.0, 1.0),
+      CheckRange("disk_tier_weight", o.disk_tier_weight, 0.0, 1.0),
+      CheckRange("external_tier_weight", o.external_tier_weight, 0.0, 1.0),
       CheckRange("default_prefill_tokens_per_s", o.default_prefill_tokens_per_s, 1.0, 1e9),
       CheckRange("report_max_age_s", o.report_max_age_s, 0.001, 1e6),
       CheckRange("lease_ttl_s", o.lease_ttl_s, 0.001, 1e9),
@@ -94,6 +97,9 @@ Status CheckInstance(const InstanceOptions& o) {
   if (o.name.size() > kLongestName) {
     return Invalid("name must be at most 65535 bytes, got " + std::to_string(o.name.size()));
   }
+  if (o.model.size() > kLongestName) {
+    return Invalid("model must be at most 65535 bytes, got " + std::to_string(o.model.size()));
+  }
   Status check = CheckRange("capacity_blocks", o.capacity_blocks, 1u, (1u << 31) - 1);
   if (!check.ok()) return check;
   if (o.prefill_tokens_per_s != 0) {
@@ -114,6 +120,21 @@ Status CheckLoad(const EngineLoad& load) {
                    Text(load.kv_usage));
   }
   if (!(load.age_s >= 0)) return Invalid("age_s must be 0 or more, got " + Text(load.age_s));
+  return Status();
+}
+
+Status CheckEvents(const KvEventBatch& batch) {
+  const auto check = [](const char* field, const auto& span) {
+    if (span.empty() || span.data() != nullptr) return Status();
+    return Invalid(std::string(field) + " is null with a size of " + std::to_string(span.size()));
+  };
+  if (Status events = check("events", batch.events); !events.ok()) return events;
+  for (const KvEvent& event : batch.events) {
+    for (const Status& status : {check("block_ids", event.block_ids), check("tokens", event.tokens),
+                                 check("multimodal", event.multimodal)}) {
+      if (!status.ok()) return status;
+    }
+  }
   return Status();
 }
 

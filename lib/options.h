@@ -3,6 +3,7 @@
 #define PREFIXROUTER_LIB_OPTIONS_H_
 
 #include "prefixrouter/instance.h"
+#include "prefixrouter/kv_events.h"
 #include "prefixrouter/options.h"
 #include "prefixrouter/request.h"
 #include "prefixrouter/status.h"
@@ -13,6 +14,7 @@ Status CheckOptions(const RouterOptions& options);
 Status CheckPolicyOptions(const PolicyOptions& options);
 Status CheckInstance(const InstanceOptions& options);
 Status CheckLoad(const EngineLoad& load);
+Status CheckEvents(const KvEventBatch& batch);
 // options: of the router that gets the request.
 Status CheckRequest(const Request& request, const RouterOptions& options);
 

@@ -62,6 +62,10 @@ Status PrefixRouter::ReportLoad(InstanceId id, const EngineLoad& load) {
   return Guard([&] { return core_->ReportLoad(id, load); });
 }
 
+Result<KvEventResult> PrefixRouter::ApplyKvEvents(InstanceId id, const KvEventBatch& batch) {
+  return Guard([&] { return core_->ApplyKvEvents(id, batch); });
+}
+
 Result<Decision> PrefixRouter::Route(const Request& request) {
   return Guard([&] { return core_->Place(request, nullptr); });
 }

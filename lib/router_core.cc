@@ -41,6 +41,38 @@ Status NotFound(InstanceId id) {
   return Status(StatusCode::kNotFound, "no such instance: " + Describe(id));
 }
 
+// So many blocks of events are applied before others get at the lock: about 15 us.
+constexpr size_t kStepBlocks = 256;
+
+// The event's blocks from `begin` on, as an event of at most kStepBlocks. One that is malformed
+// stays whole, to be refused.
+KvEvent PartOfEvent(const KvEvent& event, size_t begin, std::vector<KvMultimodal>* multimodal) {
+  const size_t blocks = event.block_ids.size();
+  const size_t end = std::min(blocks, begin + kStepBlocks);
+  if (end - begin == blocks) return event;
+  if (!event.tokens.empty() && event.tokens.size() != blocks * event.block_size) return event;
+  for (const KvMultimodal& item : event.multimodal) {
+    if (item.block >= blocks) return event;
+  }
+  KvEvent part = event;
+  part.block_ids = event.block_ids.subspan(begin, end - begin);
+  if (begin != 0) {
+    part.has_parent = true;
+    part.parent_id = event.block_ids[begin - 1];
+  }
+  if (!event.tokens.empty()) {
+    part.tokens = event.tokens.subspan(begin * event.block_size, (end - begin) * event.block_size);
+  }
+  multimodal->clear();
+  for (KvMultimodal item : event.multimodal) {
+    if (item.block < begin || item.block >= end) continue;
+    item.block -= static_cast<uint32_t>(begin);
+    multimodal->push_back(item);
+  }
+  part.multimodal = {multimodal->data(), multimodal->size()};
+  return part;
+}
+
 }  // namespace
 
 struct RouterCore::Snapshot {
@@ -133,7 +165,7 @@ RouterCore::Query::Query(const RouterCore& core, const Request& request_in)
   }
 }
 
-uint64_t RouterCore::Query::CachedTokens(uint32_t blocks) const {
+uint64_t RouterCore::Query::CachedTokens(double blocks) const {
   return std::min(prompt_tokens,
                   static_cast<uint64_t>(static_cast<double>(tokens_per_block) * blocks));
 }
@@ -154,7 +186,15 @@ RouterCore::RouterCore(const RouterOptions& options)
       index_(options.index_budget_bytes),
       load_(options),
       sessions_(options.max_sessions, Nanos(options.session_ttl_s)),
-      random_state_(*options.random_seed) {}
+      random_state_(*options.random_seed) {
+  const double weights[] = {1, options.cpu_tier_weight, options.disk_tier_weight,
+                            options.external_tier_weight};
+  static_assert(kKvTierCount == PrefixIndex::kTierCount && kKvTierCount == std::size(weights));
+  for (uint32_t tier = 0; tier < kKvTierCount; ++tier) {
+    tier_weights_[tier] = weights[tier];
+    if (weights[tier] > 0) counted_tiers_ |= 1u << tier;
+  }
+}
 
 // ---- Instances ---------------------------------------------------------------------------------
 
@@ -194,6 +234,7 @@ Status RouterCore::RemoveInstance(InstanceId id) {
   policy_->InstanceRemoved(id);
   stats_.leases_cancelled += leases_.RemoveAllOf(id);
   index_.RemoveSlot(id.slot());
+  if (id.slot() < events_.size()) events_[id.slot()] = EventState();
   load_.Remove(id);
   free_slots_.push_back(id.slot());
   return Status();
@@ -238,6 +279,66 @@ Status RouterCore::ReportLoad(InstanceId id, const EngineLoad& load) {
   if (!load_.Live(id)) return NotFound(id);
   load_.Report(id, load, Advance(now));
   return Status();
+}
+
+// ---- KV events ---------------------------------------------------------------------------------
+
+RouterCore::EventState& RouterCore::DrivenByEvents(InstanceId id) {
+  const uint32_t slot = id.slot();
+  if (slot >= events_.size()) events_.resize(slot + 1);
+  EventState& state = events_[slot];
+  if (state.blocks == nullptr) {
+    const InstanceOptions& instance = load_.options(id);
+    state.blocks = std::make_unique<EngineBlocks>(&index_, &hasher_, slot, instance.model,
+                                                  counted_tiers_, instance.capacity_blocks);
+    index_.SetConfirmed(slot, Nanos(options_.confirm_window_s));
+  }
+  return state;
+}
+
+Result<KvEventResult> RouterCore::ApplyKvEvents(InstanceId id, const KvEventBatch& batch) {
+  if (Status check = CheckEvents(batch); !check.ok()) return check;
+  const int64_t now = Now();
+  KvEventResult result;
+  size_t event = 0;  // what is next, and the block of it
+  size_t block = 0;
+  std::vector<KvMultimodal> multimodal;
+  do {
+    MutexLock lock(mutex_);
+    KvEventCounts counts;
+    if (event + block == 0) {
+      counts = batch.skipped;
+      ++stats_.kv_event_batches;
+    }
+    const bool live = load_.Live(id);
+    if (live) {
+      Advance(now);
+      EventState& state = DrivenByEvents(id);
+      state.last_nanos = now_nanos_;
+      size_t coming = 0;
+      for (size_t i = event; i < batch.events.size() && coming < kStepBlocks; ++i) {
+        coming += batch.events[i].block_ids.size();
+        if (coming <= kStepBlocks) state.blocks->PrefetchBlocks(batch.events[i]);
+      }
+      for (size_t done = 0; event < batch.events.size() && done < kStepBlocks;) {
+        const KvEvent& whole = batch.events[event];
+        const KvEvent part = PartOfEvent(whole, block, &multimodal);
+        if (state.blocks->Apply(part, now_nanos_, &counts)) result.needs_replay = true;
+        done += part.block_ids.size() + 1;
+        block += part.block_ids.size();
+        if (block < whole.block_ids.size()) continue;
+        ++event;
+        block = 0;
+      }
+      state.counts += counts;
+    } else {
+      ++counts[KvEventOutcome::kOldGeneration];
+      event = batch.events.size();
+    }
+    stats_.kv_events += counts;
+    result.counts += counts;
+  } while (event < batch.events.size());
+  return result;
 }
 
 void RouterCore::Close() {
@@ -333,6 +434,18 @@ PolicyInput RouterCore::MakeInput(const Query& query, Scratch& scratch) {
   PolicyInput in;
   load_.FillInput(&in);
   in.cached_blocks = scratch.path.matched.data();
+  if (index_.HasLowerTiers()) {
+    const Path& path = scratch.path;
+    scratch.credit_blocks.assign(path.matched.begin(), path.matched.end());
+    scratch.rounded_credit = path.matched;
+    for (uint32_t slot = 0; slot < path.matched.size(); ++slot) {
+      if (path.matched[slot] == 0 || !index_.HasLowerTiers(slot)) continue;
+      scratch.credit_blocks[slot] = index_.Credit(path, slot, tier_weights_);
+      scratch.rounded_credit[slot] =
+          static_cast<uint32_t>(std::lround(scratch.credit_blocks[slot]));
+    }
+    in.cached_blocks = scratch.rounded_credit.data();
+  }
   in.tokens_per_block = query.tokens_per_block;
   in.prompt_tokens = static_cast<float>(query.prompt_tokens);
   in.expected_output_tokens = static_cast<float>(request.expected_output_tokens);
@@ -370,6 +483,11 @@ PolicyInput RouterCore::MakeInput(const Query& query, Scratch& scratch) {
   in.eligible = scratch.masked_eligible.data();
   scratch.penalty = scratch.masked_penalty.data();
   return in;
+}
+
+uint64_t RouterCore::CreditTokens(const Query& query, const Scratch& scratch, uint32_t slot) const {
+  return query.CachedTokens(index_.HasLowerTiers() ? scratch.credit_blocks[slot]
+                                                   : scratch.path.matched[slot]);
 }
 
 double RouterCore::PredictedTtft(const Query& query, const PolicyInput& in, uint32_t slot) const {
@@ -495,12 +613,15 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
 
   decision.instance = load_.id(slot);
   decision.prompt_tokens = query.prompt_tokens;
-  decision.cached_tokens = query.CachedTokens(in.cached_blocks[slot]);
+  decision.cached_tokens = query.CachedTokens(path.matched[slot]);
+  decision.cached_credit_tokens = CreditTokens(query, scratch, slot);
+  PolicyInput held = in;
+  held.cached_blocks = path.matched.data();
   // Nobody holds more than the path is long.
-  const bool holds_most = in.cached_blocks[slot] == path.blocks;
+  const bool holds_most = path.matched[slot] == path.blocks;
   decision.best_cached_tokens = holds_most
                                     ? decision.cached_tokens
-                                    : query.CachedTokens(MostCachedBlocks(in, scratch.penalty));
+                                    : query.CachedTokens(MostCachedBlocks(held, scratch.penalty));
   decision.predicted_ttft_s = PredictedTtft(query, in, slot);
   decision.cost = policy_->Explain(in, slot, scratch.costs[slot]);
   decision.miss_weight = policy_->MissWeight(in);
@@ -564,7 +685,8 @@ Result<ScoreTable> RouterCore::Score(const Request& request) {
     row.instance = load_.id(slot);
     row.eligible = in.eligible[slot] != 0;
     row.stale_report = load_.StaleReport(slot, now);
-    row.cached_tokens = query.CachedTokens(in.cached_blocks[slot]);
+    row.cached_tokens = query.CachedTokens(scratch.path.matched[slot]);
+    row.cached_credit_tokens = CreditTokens(query, scratch, slot);
     row.predicted_ttft_s = PredictedTtft(query, in, slot);
     row.cost = policy_->Explain(in, slot, scratch.costs[slot]);
     if (!row.eligible || std::isnan(row.cost.total)) row.cost.total = INFINITY;
@@ -595,7 +717,15 @@ RouterStats RouterCore::Stats() {
   for (uint32_t slot = 0; slot < load_.slot_limit(); ++slot) {
     if (!load_.id(slot).valid()) continue;
     stats.instances.push_back(load_.Stats(slot, now_nanos_));
-    stats.instances.back().blocks_held = index_.held_blocks(slot);
+    InstanceStats& instance = stats.instances.back();
+    instance.blocks_held = index_.held_blocks(slot);
+    if (slot >= events_.size() || events_[slot].blocks == nullptr) continue;
+    const EventState& events = events_[slot];
+    instance.event_driven = true;
+    instance.last_event_age_s = static_cast<double>(now_nanos_ - events.last_nanos) / 1e9;
+    instance.kv_events = events.counts;
+    instance.engine_blocks = events.blocks->size();
+    std::copy_n(index_.tier_blocks(slot), kKvTierCount, instance.confirmed_blocks);
   }
   return stats;
 }

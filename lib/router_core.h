@@ -26,6 +26,7 @@
 #include "lib/base/latency_recorder.h"
 #include "lib/base/mutex.h"
 #include "lib/hash/prompt_keys.h"
+#include "lib/index/engine_blocks.h"
 #include "lib/index/prefix_index.h"
 #include "lib/load/lease_table.h"
 #include "lib/load/load_table.h"
@@ -52,6 +53,7 @@ class RouterCore {
   bool FirstToken(LeaseId lease);
   bool Finish(LeaseId lease, const FinishInfo& info);
   bool Cancel(LeaseId lease);
+  Result<KvEventResult> ApplyKvEvents(InstanceId id, const KvEventBatch& batch);
   Result<ScoreTable> Score(const Request& request);
   RouterStats Stats();
 
@@ -75,12 +77,14 @@ class RouterCore {
     uint64_t affinity;
     uint64_t prefix_hash = 0;
 
-    uint64_t CachedTokens(uint32_t blocks) const;
+    uint64_t CachedTokens(double blocks) const;
   };
   // What one decision works with, by slot. Each thread keeps one for its next decision, so that
   // none allocates, and so that no memory is written by all threads in turns.
   struct Scratch {
     Path path;
+    std::vector<double> credit_blocks;     // only when something is below the GPU
+    std::vector<uint32_t> rounded_credit;  // likewise
     std::vector<float> costs;
     std::vector<float> ties;
     std::vector<float> masked_penalty;
@@ -91,12 +95,19 @@ class RouterCore {
   };
   class ScratchLoan;
   class Timer;
+  // What is known of an instance by its events.
+  struct EventState {
+    std::unique_ptr<EngineBlocks> blocks;  // null before the first batch
+    int64_t last_nanos = 0;
+    KvEventCounts counts;
+  };
   // A copy of the arrays of a PolicyInput, for a custom policy to look at without the lock.
   struct Snapshot;
 
   int64_t Now() const { return options_.clock->NowNanos(); }
   // Brings state up to the time of a call, and returns that time.
   int64_t Advance(int64_t now_nanos) PREFIX_ROUTER_REQUIRES(mutex_);
+  EventState& DrivenByEvents(InstanceId id) PREFIX_ROUTER_REQUIRES(mutex_);
   enum class LeaseEnd { kFinished, kCancelled, kExpired };
   bool EndLease(LeaseId id, LeaseEnd end, const FinishInfo& info, int64_t now_nanos)
       PREFIX_ROUTER_REQUIRES(mutex_);
@@ -106,6 +117,8 @@ class RouterCore {
   // The policy's view of a request that has been matched. Restricts the candidates to the request's
   // mask.
   PolicyInput MakeInput(const Query& query, Scratch& scratch) PREFIX_ROUTER_REQUIRES(mutex_);
+  // Prefill that the slot's cached tokens save, for a request whose input has been made.
+  uint64_t CreditTokens(const Query& query, const Scratch& scratch, uint32_t slot) const;
   void MatchQuery(Query& query, bool for_insert, Path* path) PREFIX_ROUTER_REQUIRES(mutex_);
   // Fills the costs by a custom policy. Leaves the lock while it runs, so everything may have
   // changed; matches again.
@@ -122,7 +135,9 @@ class RouterCore {
   const BlockHasher hasher_;
   const std::shared_ptr<Policy> policy_;
   const bool custom_policy_;
-  const float prefix_tokens_;  // that the policy wants hashed; 0: none
+  double tier_weights_[kKvTierCount];
+  uint32_t counted_tiers_ = 0;  // by bit: those whose weight is not 0
+  const float prefix_tokens_;   // that the policy wants hashed; 0: none
 
   // Below 0: the first blocks of recent prompts were unknown. Written under the lock.
   std::atomic<int> known_streak_{0};
@@ -130,6 +145,7 @@ class RouterCore {
 
   mutable Mutex mutex_;
   PrefixIndex index_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  std::vector<EventState> events_ PREFIX_ROUTER_GUARDED_BY(mutex_);  // by slot
   LoadTable load_ PREFIX_ROUTER_GUARDED_BY(mutex_);
   LeaseTable leases_ PREFIX_ROUTER_GUARDED_BY(mutex_);
   SessionTable sessions_ PREFIX_ROUTER_GUARDED_BY(mutex_);

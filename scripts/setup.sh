@@ -12,10 +12,11 @@ packages=(
   cmake ninja-build g++ pkg-config
   clang clang-format clang-tidy             # checks of scripts/test.sh
   libclang-rt-dev                           # the fuzz targets
-  libabsl-dev libxxhash-dev                 # the library
+  libabsl-dev libxxhash-dev libmsgpack-cxx-dev nlohmann-json3-dev  # the library
+  libzmq3-dev                               # the ZeroMQ subscriber
   catch2                                    # the tests
   libbenchmark-dev                          # the benchmarks
-  libcli11-dev nlohmann-json3-dev zlib1g-dev  # the simulator and its tools
+  libcli11-dev zlib1g-dev                   # the simulator and its tools
   python3                                   # checks of the replay tool's JSON
   abigail-tools doxygen                     # ABI of the C library, reference of the API
   python3-dev python3-venv                  # the Python package
@@ -76,7 +77,7 @@ check_programs() {
   done
   [ ${#missing[@]} -gt 0 ] || return 0
   say "this system has no apt-get. Please install: ${missing[*]}"
-  say "and, with headers: Abseil, xxHash, Catch2, Google Benchmark, CLI11, nlohmann-json, zlib"
+  say "and, with headers: Abseil, xxHash, msgpack-cxx, nlohmann-json, ZeroMQ, Catch2, Google Benchmark, CLI11, zlib"
   return 1
 }
 

@@ -54,6 +54,10 @@ struct Decision {
   bool stale_report = false;
 
   uint64_t uncached_tokens() const { return prompt_tokens - cached_tokens; }
+
+  // cached_tokens, those below the GPU at their weight (RouterOptions::cpu_tier_weight and so on):
+  // how many tokens of prefill are saved.
+  uint64_t cached_credit_tokens = 0;
 };
 
 // One line of the table that Score() returns.
@@ -66,6 +70,7 @@ struct ScoreRow {
   CostParts cost;  // total is +infinity when not eligible
   int64_t requests_in_flight = 0;
   double pending_tokens = 0;
+  uint64_t cached_credit_tokens = 0;  // as in Decision
 };
 
 struct ScoreTable {

@@ -53,6 +53,9 @@ struct InstanceOptions {
   // Share of the traffic that it should take relative to the others, on top of its rate.
   // More than 0, at most 1000. Default 1. An operator who fills a new instance slowly sets it low.
   double weight = 1;
+  // The KeySpace::model of the prompts that are routed to it, for its KV events, which do not name
+  // the model. Default: empty, as in requests that name none. At most 65,535 bytes.
+  std::string model{};
 };
 
 // What an engine's own metrics say. Everything is optional: negative means "not reported".

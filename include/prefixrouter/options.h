@@ -43,6 +43,12 @@ struct RouterOptions {
   // On instances whose KV events are applied: how long a routed prompt counts as cached before its
   // events arrive. In seconds, range 0.001 to 3600.
   double confirm_window_s = 2;
+  // How much of a cached token's prefill is saved when KV events say that it is not on the GPU but
+  // in CPU memory, on disk, or outside of the machine, and has to be loaded. 0: it does not count
+  // as cached. Range 0 to 1.
+  double cpu_tier_weight = 0.8;
+  double disk_tier_weight = 0.5;
+  double external_tier_weight = 0.5;
 
   // Prefill rate of instances that tell none and have shown none yet. In tokens a second, range 1
   // to 1e9.
@@ -65,8 +71,9 @@ struct RouterOptions {
   // ---- Limits ---------------------------------------------------------------------------------
 
   // Memory of the prefix index. A hard limit: when it is reached, the least recently used blocks of
-  // the whole router are forgotten. Plan 9 bytes for each distinct block. In bytes, at least
-  // 65,536.
+  // the whole router are forgotten. Plan 9 bytes for each distinct block. What KV events have
+  // stored is not forgotten; what finds no room beside it is left out and counted. Plan 22 bytes
+  // for each such block and instance, and 32 for each distinct one. In bytes, at least 65,536.
   size_t index_budget_bytes = size_t{1} << 30;
   // Longest prompt. A longer one is refused. In tokens (text: estimated), range 1 to 2^24.
   uint64_t max_prompt_tokens = uint64_t{1} << 24;

@@ -39,7 +39,8 @@ struct PolicyInput {
   const InstanceId* ids = nullptr;
   const uint8_t* eligible = nullptr;  // 1 or 0
 
-  // Leading blocks of the prompt that the instance holds.
+  // Leading blocks of the prompt that the instance holds; those below the GPU at their weight, and
+  // the sum rounded.
   const uint32_t* cached_blocks = nullptr;
   // Tokens that one of those blocks stands for (block_size, or its estimate for text prompts).
   float tokens_per_block = 0;

@@ -10,6 +10,7 @@
 
 #include "prefixrouter/decision.h"
 #include "prefixrouter/instance.h"
+#include "prefixrouter/kv_events.h"
 
 namespace prefixrouter {
 
@@ -62,6 +63,14 @@ struct InstanceStats {
   uint64_t requests_by_rule[kRuleCount] = {};  // indexed by Rule; their sum is `requests`
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;  // predicted when routed
+
+  // KV events. Without any all are 0.
+  bool event_driven = false;     // some batch of its events has been applied
+  double last_event_age_s = -1;  // since the last batch was applied; negative: there was none
+  KvEventCounts kv_events;       // since it was added
+  uint64_t engine_blocks = 0;    // that its events have stored, by the engine's count
+  // Of blocks_held, those confirmed by events, by their best tier. Indexed by KvTier.
+  uint64_t confirmed_blocks[kKvTierCount] = {};
 };
 
 struct RouterStats {
@@ -104,6 +113,10 @@ struct RouterStats {
   uint64_t leases_active = 0;
   uint64_t sessions = 0;
   std::vector<InstanceStats> instances;  // live ones, in the order of their slots
+
+  // Since Create, of all instances that were ever there.
+  uint64_t kv_event_batches = 0;
+  KvEventCounts kv_events;
 };
 
 }  // namespace prefixrouter

@@ -17,6 +17,22 @@ inline constexpr size_t AllocationBytes(size_t size) {
   return size == 0 ? 0 : std::max<size_t>(32, (size + 8 + 15) & ~size_t{15});
 }
 
+// Memory of an absl::flat_hash_map: a slot and a control byte for each unit of capacity.
+template <typename Map>
+size_t MapBytes(size_t capacity) {
+  return capacity == 0 ? 0
+                       : AllocationBytes(capacity * (sizeof(typename Map::value_type) + 1) + 32);
+}
+
+// The most that adding entries takes. The map may double from 25/32 full on, because erased entries
+// take places too.
+template <typename Map>
+size_t MapGrowthBound(const Map& map, size_t added) {
+  const size_t size = map.size() + added;
+  if (map.capacity() > 16 && size * 32 <= map.capacity() * 25) return 0;
+  return MapBytes<Map>(std::bit_ceil(size * 32 / 25 + 16) * 2);
+}
+
 // Memory that waits to be freed, so that it happens when a lock is released: freeing touches memory
 // that the lock does not protect, which has been cold for long.
 class Garbage {
@@ -50,6 +66,7 @@ inline void Prefetch(const void* memory, size_t size) {
   for (uintptr_t line = begin; line < reinterpret_cast<uintptr_t>(memory) + size; line += kLine) {
 #if defined(__GNUC__)
     __builtin_prefetch(reinterpret_cast<const void*>(line), 1);
+    asm volatile("");  // else GCC takes functions that only prefetch for pure, and drops their calls
 #endif
   }
 }

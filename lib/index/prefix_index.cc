@@ -1,5 +1,6 @@
 // Structure of the prefix index: finding the path of a prompt, and runs that grow, split, merge and
-// shrink. What slots hold in the runs is in residency.cc.
+// shrink. What slots hold in the runs is in residency.cc, and what their engines have confirmed in
+// confirmed.cc.
 #include "lib/index/prefix_index.h"
 
 #include <algorithm>
@@ -21,22 +22,6 @@ uint32_t LeadingHeld(const Segment* segment) {
     held = segment->end;
   }
   return held;
-}
-
-// Memory of an absl::flat_hash_map: a slot and a control byte for each unit of capacity.
-template <typename Map>
-size_t MapBytes(size_t capacity) {
-  return capacity == 0 ? 0
-                       : AllocationBytes(capacity * (sizeof(typename Map::value_type) + 1) + 32);
-}
-
-// The most that adding entries takes. The map may double from 25/32 full on, because erased entries
-// take places too.
-template <typename Map>
-size_t MapGrowthBound(const Map& map, size_t added) {
-  const size_t size = map.size() + added;
-  if (map.capacity() > 16 && size * 32 <= map.capacity() * 25) return 0;
-  return MapBytes<Map>(std::bit_ceil(size * 32 / 25 + 16) * 2);
 }
 
 PREFIX_ROUTER_VECTOR void AddDense(const uint32_t* helds, uint32_t size, uint32_t start,
@@ -66,7 +51,8 @@ uintptr_t Address(const Run* run) { return reinterpret_cast<uintptr_t>(run); }
 
 }  // namespace
 
-PrefixIndex::PrefixIndex(size_t budget_bytes) : budget_bytes_(budget_bytes), table_(&meter_) {}
+PrefixIndex::PrefixIndex(size_t budget_bytes)
+    : budget_bytes_(budget_bytes), table_(&meter_), blocks_(&meter_) {}
 
 PrefixIndex::~PrefixIndex() {
   for (uint32_t slot = 0; slot < slots_.size(); ++slot) RemoveSlot(slot);
@@ -234,107 +220,6 @@ InsertResult PrefixIndex::Insert(uint32_t slot_number, PromptKeys& prompt, Path*
   return result;
 }
 
-// ---- Confirmed blocks --------------------------------------------------------------------------
-
-bool PrefixIndex::Store(uint32_t slot_number, std::optional<uint64_t> parent_key,
-                        Span<const uint64_t> keys, int64_t now_nanos) {
-  ++operation_;
-  Slot& slot = slots_[slot_number];
-  if (slot.pins_allowed) {
-    EndPins(slot);
-    slot.pins_allowed = false;
-  }
-  struct Range {
-    Run* run;
-    uint32_t begin, end;
-  };
-  absl::InlinedVector<Range, 4> ranges;
-  Path path;
-  // Follows the keys from their parent; false when the parent is not there.
-  const auto descend = [&] {
-    ranges.clear();
-    path.steps.clear();
-    path.blocks = 0;
-    Run* run = nullptr;
-    uint32_t position = 0;
-    if (parent_key.has_value()) {
-      const auto parent = locator_.find(*parent_key);
-      if (parent == locator_.end()) return false;
-      run = parent->second.run;
-      position = parent->second.depth - run->start + 1;
-      path.steps.push_back({run, position});
-      path.blocks = run->start + position;
-    }
-    size_t next = 0;
-    while (next < keys.size()) {
-      if (run == nullptr || position == run->length) {
-        Run* child = table_.Find(keys[next]);
-        if (child == nullptr || child->parent != run || child->start != path.blocks) break;
-        run = child;
-        position = 0;
-        path.steps.push_back({run, 0});
-      }
-      const uint32_t begin = position;
-      while (next < keys.size() && position < run->length && run->keys[position] == keys[next]) {
-        ++position;
-        ++next;
-      }
-      if (position == begin) break;
-      ranges.push_back({run, begin, position});
-      path.steps.back().blocks = position;
-      path.blocks = run->start + position;
-    }
-    return true;
-  };
-
-  const auto found = [&] {
-    size_t count = 0;
-    for (const Range& range : ranges) count += range.end - range.begin;
-    return count;
-  };
-  for (;;) {
-    if (!descend()) return false;
-    const uint32_t added = static_cast<uint32_t>(keys.size() - found());
-    const uint64_t evicted_before = budget_evicted_blocks_;
-    if (!MakeBytes(PathBytesBound(slot_number, path) + AppendBytesBound(path, added, nullptr) +
-                   MapGrowthBound(locator_, keys.size()) +
-                   MapGrowthBound(slot.extra_copies, keys.size()))) {
-      return false;
-    }
-    if (evicted_before == budget_evicted_blocks_) break;
-  }
-  Append(&path, keys.subspan(found()), nullptr);
-  descend();
-  for (auto range = ranges.rbegin(); range != ranges.rend(); ++range) {
-    Confirm(range->run, slot_number, range->begin, range->end, now_nanos);
-  }
-  EnforceBudget();
-  return true;
-}
-
-bool PrefixIndex::Remove(uint32_t slot_number, uint64_t key) {
-  const auto found = locator_.find(key);
-  if (found == locator_.end()) return false;
-  Run* const run = found->second.run;
-  const uint32_t position = found->second.depth - run->start;
-  const uint32_t holder = run->holders.Find(slot_number);
-  if (holder == Holders::kNone) return false;
-  const Segment* segment = run->holders.first(holder);
-  while (segment != nullptr && segment->end <= position) segment = segment->deeper;
-  if (segment == nullptr || segment->begin > position) return false;
-
-  Slot& slot = slots_[slot_number];
-  if (const auto copies = slot.extra_copies.find(key); copies != slot.extra_copies.end()) {
-    if (--copies->second == 0) slot.extra_copies.erase(copies);
-    return true;
-  }
-  ++operation_;
-  if (segment->pins != 0) EndPins(slot);
-  Drop(run, slot_number, position, position + 1);
-  EnforceBudget();  // a segment that is divided takes more than it did
-  return true;
-}
-
 // ---- Runs --------------------------------------------------------------------------------------
 
 Run* PrefixIndex::NewRun(Run* parent, uint32_t start, uint64_t first_key) {
@@ -365,6 +250,8 @@ Run* PrefixIndex::Split(Run* run, uint32_t at) {
     std::copy_n(run->chunk_keys.data(), upper_chunks, upper->chunk_keys.data());
     run->chunk_keys.DropFront(meter_, chunks, upper_chunks);
   }
+
+  if (run->numbered != 0) SplitNumbers(run, at, upper);
 
   upper->length = at;
   run->start += at;
@@ -408,7 +295,6 @@ Run* PrefixIndex::Split(Run* run, uint32_t at) {
   }
   run->holders.RemoveEmpty(meter_, slot_limit());
 
-  Relocate(run, at, upper);
   table_.Insert(upper);
   table_.Insert(run);
   return upper;
@@ -439,6 +325,7 @@ void PrefixIndex::MergeWithOnlyChild(Run* run) {
               child->length * sizeof(uint64_t));
   child->keys.Resize(meter_, child->length, 0);
   child->keys = run->keys;
+  if (run->numbered + child->numbered != 0) MergeNumbers(run, child);
 
   for (uint32_t i = 0; i < child->holders.limit(); ++i) {
     for (Segment* s = child->holders.first(i); s != nullptr; s = s->deeper) {
@@ -475,7 +362,6 @@ void PrefixIndex::MergeWithOnlyChild(Run* run) {
   child->length = length;
   child->parent = run->parent;
   if (child->parent != nullptr) child->parent->children ^= Address(run) ^ Address(child);
-  Relocate(run, upper_length, child);
   meter_.Free(run, sizeof(Run));
   table_.Insert(child);
 }
@@ -503,6 +389,7 @@ void PrefixIndex::Trim(Run* run) {
 void PrefixIndex::SetLength(Run* run, uint32_t length) {
   run->chunk_keys.Resize(meter_, run->ChunkCount(run->length), run->ChunkCount(length));
   run->keys.Resize(meter_, run->length, length);
+  if (run->numbered != 0) run->numbers.Resize(meter_, run->length, length);
   block_count_ -= run->length - length;
   run->length = length;
   run->full_holders = 0;
@@ -557,6 +444,10 @@ void PrefixIndex::Append(Path* path, Span<const uint64_t> keys, PromptKeys* prom
   } else {
     run->keys.Resize(meter_, old_length, run->length);
     std::memcpy(run->keys.data() + old_length, keys.data(), keys.size() * sizeof(uint64_t));
+  }
+  if (run->numbered != 0) {
+    run->numbers.Resize(meter_, old_length, run->length);
+    std::fill_n(run->numbers.data() + old_length, count, BlockNumber{0});
   }
   run->full_holders = 0;
   block_count_ += count;
@@ -613,7 +504,7 @@ size_t PrefixIndex::AppendBytesBound(const Path& path, uint32_t added,
   size_t bytes = 2 * (AllocationBytes(sizeof(Run)) + table_.InsertBytesBound()) +
                  3 * AllocationBytes(sizeof(Segment));
   // Arrays have capacity classes, at most 1/8 apart: growing or dividing an array of n keys costs
-  // at most n/4 on top of the keys that are added.
+  // at most n/4 on top of the keys that are added. Numbers of blocks are half as large.
   size_t moved = 0;
   if (!path.steps.empty()) {
     const PathStep& last = path.steps.back();
@@ -628,66 +519,7 @@ size_t PrefixIndex::AppendBytesBound(const Path& path, uint32_t added,
   if (prompt != nullptr && prompt->chunk_blocks() != 0) {
     keys += (added + moved) / prompt->chunk_blocks() * 9 / 8 + 8;
   }
-  return bytes + keys * sizeof(uint64_t) + 256;
-}
-
-// ---- Locator -----------------------------------------------------------------------------------
-
-void PrefixIndex::AddCopy(Slot& slot, uint64_t key) {
-  using Map = decltype(slot.extra_copies);
-  const size_t before = slot.extra_copies.capacity();
-  ++slot.extra_copies[key];
-  meter_.Adjust(MapBytes<Map>(before), MapBytes<Map>(slot.extra_copies.capacity()));
-}
-
-void PrefixIndex::ForgetCopies(Slot& slot) {
-  using Map = decltype(slot.extra_copies);
-  meter_.Adjust(MapBytes<Map>(slot.extra_copies.capacity()), 0);
-  slot.extra_copies = Map();
-}
-
-void PrefixIndex::Locate(Run* run, uint32_t begin, uint32_t end) {
-  using Map = decltype(locator_);
-  const size_t before = locator_.capacity();
-  for (uint32_t i = begin; i < end; ++i) {
-    Location& location = locator_[run->keys[i]];
-    if (location.slots++ == 0) {
-      location.run = run;
-      location.depth = run->start + i;
-      ++run->located;
-    }
-  }
-  meter_.Adjust(MapBytes<Map>(before), MapBytes<Map>(locator_.capacity()));
-}
-
-void PrefixIndex::Unlocate(Run* run, uint32_t begin, uint32_t end) {
-  using Map = decltype(locator_);
-  const size_t before = locator_.capacity();
-  for (uint32_t i = begin; i < end; ++i) {
-    const auto found = locator_.find(run->keys[i]);
-    if (--found->second.slots == 0) {
-      locator_.erase(found);
-      --run->located;
-    }
-  }
-  if (locator_.empty()) {
-    locator_ = Map();
-  } else if (locator_.size() < before / 4) {
-    locator_.rehash(0);
-  }
-  meter_.Adjust(MapBytes<Map>(before), MapBytes<Map>(locator_.capacity()));
-}
-
-void PrefixIndex::Relocate(Run* from, uint32_t count, Run* to) {
-  if (from->located == 0) return;
-  // `to` has the keys already: as its first ones, whether it is the upper part or has taken it in.
-  for (uint32_t i = 0; i < count; ++i) {
-    const auto found = locator_.find(to->keys[i]);
-    if (found == locator_.end() || found->second.run != from) continue;
-    found->second.run = to;
-    --from->located;
-    ++to->located;
-  }
+  return bytes + keys * (sizeof(uint64_t) + sizeof(BlockNumber)) + 256;
 }
 
 }  // namespace prefixrouter

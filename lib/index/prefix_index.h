@@ -24,11 +24,14 @@
 //     evicted is always a leaf of the slot's tree. A slot never holds more predicted blocks than
 //     its capacity. Blocks of running requests (pinned) are not evicted: what finds no room beside
 //     them is not remembered.
-//  4. Confirmed residency. Blocks that the engine reported stay until it reports their removal. A
-//     block may be stored several times (copies) and is gone with the last one. Holes are possible.
+//  4. Confirmed residency. Blocks that the engine reported stay until it reports their removal:
+//  they
+//     are not evicted. A block may be stored in several tiers, and several times in one (copies),
+//     and is gone with the last one. Holes are possible.
 //  5. Memory stays within the budget: room is made before anything is added, by forgetting the
 //  least
-//     recently used blocks of the whole index, in O(forgotten) and O(log slots) a segment.
+//     recently used predicted blocks of the whole index, in O(forgotten) and O(log slots) a
+//     segment.
 //  6. Removing a slot removes all that it held. There is no cap on the holders of a block.
 //
 // A slot's blocks in a run are kept as *segments*, stretches of one age. Each slot has three lists
@@ -48,12 +51,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "lib/hash/prompt_keys.h"
+#include "lib/index/block_table.h"
 #include "lib/index/run.h"
 #include "lib/index/run_table.h"
 #include "lib/index/segment_list.h"
@@ -95,6 +99,8 @@ struct InsertResult {
 
 class PrefixIndex {
  public:
+  static constexpr uint32_t kTierCount = 4;
+
   explicit PrefixIndex(size_t budget_bytes);
   ~PrefixIndex();
   PrefixIndex(const PrefixIndex&) = delete;
@@ -110,6 +116,7 @@ class PrefixIndex {
   // Evicts down to a smaller capacity at once.
   void SetCapacity(uint32_t slot, uint64_t capacity_blocks);
   // From now on predicted blocks of the slot last for ttl_nanos and are not pinned; pins end.
+  // REQUIRED before its first Store.
   void SetConfirmed(uint32_t slot, int64_t ttl_nanos);
 
   // One more than the highest slot ever used.
@@ -145,15 +152,49 @@ class PrefixIndex {
 
   // ---- Confirmed residency --------------------------------------------------------------------
 
-  // The engine has stored the blocks `keys`, the first of which follows `parent_key` (none: it is
-  // the first block of a prompt). False, and nothing is changed, when the parent is not a block
-  // that some slot has stored, or when the budget has no room for them.
-  bool Store(uint32_t slot, std::optional<uint64_t> parent_key, Span<const uint64_t> keys,
-             int64_t now_nanos);
-  // The engine has removed one copy of the block. False when the slot does not hold it.
-  bool Remove(uint32_t slot, uint64_t key);
+  // Tiers are numbered from the quickest, as KvTier is.
+
+  // The engine has stored the blocks `keys` in `tier`, the first of them behind block `parent` (0:
+  // it is the first of a prompt). Writes the number of each. Those that the slot had stored there
+  // get one more copy. False, and nothing is changed, when the budget has no room for them and for
+  // `more_bytes`. REQUIRES: parent is confirmed; numbers.size() == keys.size().
+  bool Store(uint32_t slot, BlockNumber parent, Span<const uint64_t> keys, uint32_t tier,
+             int64_t now_nanos, Span<BlockNumber> numbers, size_t more_bytes = 0);
+  // One more copy of each of these blocks in `tier`. Outcomes as for Store, but those before one
+  // that finds no room have their copy; returns how many have. REQUIRES: the slot has stored them.
+  size_t AddCopies(uint32_t slot, Span<const BlockNumber> blocks, uint32_t tier, int64_t now_nanos);
+  // One copy of each of these blocks in `tier` is gone. Quick for blocks that follow one another,
+  // up or down. Holes take memory: bytes() may be above the budget then, until the slot is cleared.
+  // REQUIRES: the slot has stored them there as often.
+  void RemoveCopies(uint32_t slot, Span<const BlockNumber> blocks, uint32_t tier);
   // The engine has removed everything.
   void Clear(uint32_t slot);
+
+  uint64_t KeyOf(BlockNumber number) const {
+    const BlockTable::Location& at = blocks_[number];
+    return at.run->keys[at.depth - at.run->start];
+  }
+  // The numbers of the blocks that end with `last`; 0 for those that no slot has stored.
+  void NumbersUpTo(BlockNumber last, Span<BlockNumber> numbers) const;
+  void PrefetchBlock(BlockNumber number) const { blocks_.PrefetchLocation(number); }
+
+  // Whether any slot has blocks that are not in the best tier.
+  bool HasLowerTiers() const { return lower_tiers_ != 0; }
+  bool HasLowerTiers(uint32_t slot) const {
+    return held_blocks(slot) != slots_[slot].predicted_blocks + slots_[slot].tier_blocks[0];
+  }
+  // The blocks of the path that the slot holds without a hole, each times the weight of its best
+  // tier. Predicted ones count whole.
+  double Credit(const Path& path, uint32_t slot, const double (&weights)[kTierCount]) const;
+  // Confirmed blocks by their best tier.
+  const uint64_t (&tier_blocks(uint32_t slot) const)[kTierCount] {
+    return slots_[slot].tier_blocks;
+  }
+
+  // For what belongs to the slots' blocks and counts in the budget, though others keep it. Makes
+  // room for as much more: false when there is none.
+  MemoryMeter* meter() { return &meter_; }
+  bool MakeRoomForConfirmed(size_t bytes) { return MakeBytes(bytes + budget_bytes_ / kReserve); }
 
   // ---- Sizes ----------------------------------------------------------------------------------
 
@@ -181,15 +222,13 @@ class PrefixIndex {
     SegmentList pinned;
     SegmentList confirmed;
     bool in_ages = false;
-    // Copies beyond the first of a confirmed block. Rare.
-    absl::flat_hash_map<uint64_t, uint32_t> extra_copies;
+    uint64_t tier_blocks[kTierCount] = {};  // confirmed ones, by their best tier
+    // Copies beyond the first of a confirmed block in one tier. Rare.
+    absl::flat_hash_map<std::pair<BlockNumber, uint32_t>, uint32_t> extra_copies;
   };
-  // Where a confirmed block is, and how many slots have confirmed it.
-  struct Location {
-    Run* run;
-    uint32_t depth;
-    uint32_t slots;
-  };
+  // Share of the budget that confirmed blocks leave for the holes that removals make, and for runs
+  // that are merged.
+  static constexpr size_t kReserve = 32;
 
   // Structure: prefix_index.cc.
   uint32_t MatchRun(const Run& run, const PromptKeys& prompt, bool hash_any,
@@ -210,13 +249,6 @@ class PrefixIndex {
   size_t PathBytesBound(uint32_t slot, const Path& path) const;
   size_t ChunkKeyBytesBound(const Path& path, const PromptKeys& prompt) const;
   size_t AppendBytesBound(const Path& path, uint32_t new_blocks, const PromptKeys* prompt) const;
-  // One more slot, or one less, has confirmed blocks [begin, end) of the run.
-  void Locate(Run* run, uint32_t begin, uint32_t end);
-  void Unlocate(Run* run, uint32_t begin, uint32_t end);
-  // Confirmed blocks among the first `count` of `from` are in `to` now.
-  void Relocate(Run* from, uint32_t count, Run* to);
-  void AddCopy(Slot& slot, uint64_t key);
-  void ForgetCopies(Slot& slot);
 
   // Residency: residency.cc.
   SegmentList& ListOf(const Segment* segment);
@@ -231,7 +263,6 @@ class PrefixIndex {
   // Joins neighbours of the same kind; takes and returns the holder's first segment.
   Segment* JoinSegments(Segment* first);
   void Touch(Run* run, uint32_t slot, uint32_t blocks, uint32_t pin, int64_t now_nanos);
-  void Confirm(Run* run, uint32_t slot, uint32_t begin, uint32_t end, int64_t now_nanos);
   // Takes blocks [begin, end) of the run from the slot and trims the run.
   void Drop(Run* run, uint32_t slot, uint32_t begin, uint32_t end);
   void DropAll(Slot& slot);
@@ -239,8 +270,7 @@ class PrefixIndex {
   // Makes room for `blocks` more predicted blocks; returns for how many there is room, without
   // touching what the current operation has used.
   uint64_t MakeRoom(Slot& slot, uint64_t blocks);
-  // The least recently used segment that is not pinned; null when there is none.
-  static Segment* OldestOf(const Slot& slot);
+  // The least recently used predicted segment that is not pinned; null when there is none.
   Segment* OldestOfAll();
   // Asks for the memory that evicting what comes after `oldest` will touch.
   void PrefetchNextOf(const Segment* oldest) const;
@@ -250,6 +280,25 @@ class PrefixIndex {
   // Evicts until the budget holds.
   void EnforceBudget();
   void ExpireSlots(int64_t now_nanos);
+
+  // Confirmed blocks: confirmed.cc.
+  // Blocks [begin, end) of the run are stored on the slot in `tier`.
+  void Confirm(Run* run, uint32_t slot, uint32_t begin, uint32_t end, uint32_t tier,
+               int64_t now_nanos);
+  // Blocks [begin, end), all of which the slot has in `tier`, are not there any more.
+  void LeaveTier(Run* run, uint32_t slot, uint32_t begin, uint32_t end, uint32_t tier);
+  // One more slot, or one less, has confirmed blocks [begin, end) of the run.
+  void TakeNumbers(Run* run, uint32_t begin, uint32_t end);
+  void ReleaseNumbers(Run* run, uint32_t begin, uint32_t end);
+  // Numbers when a run is divided, and when two become one: called when the keys have been moved.
+  void SplitNumbers(Run* run, uint32_t at, Run* upper);
+  void MergeNumbers(Run* run, Run* child);
+  // An upper bound of the memory of numbers and copies when `blocks` more blocks may get a number
+  // and `known` blocks of the path may get a copy.
+  size_t ConfirmBytesBound(uint32_t slot, const Path& path, size_t blocks, size_t known) const;
+  void AddExtraCopy(Slot& slot, BlockNumber number, uint32_t tier);
+  bool TakeExtraCopy(Slot& slot, BlockNumber number, uint32_t tier);
+  void ForgetExtraCopies(Slot& slot);
 
   // What every operation writes is apart from what it reads: other processors have to fetch it
   // anew.
@@ -274,7 +323,8 @@ class PrefixIndex {
     bool operator<(const SlotAge& other) const { return operation > other.operation; }
   };
   std::vector<SlotAge> ages_;
-  absl::flat_hash_map<uint64_t, Location> locator_;  // confirmed blocks, by key
+  BlockTable blocks_;         // confirmed ones
+  uint32_t lower_tiers_ = 0;  // (slot, tier) pairs with blocks, but for the best tier
   uint64_t next_epoch_ = 1;
   int64_t next_expiry_nanos_ = INT64_MAX;
 };

@@ -1,46 +1,11 @@
 // What slots hold: segments, their ages, pins, and eviction. The structure of the runs that they
-// lie in is in prefix_index.cc.
+// lie in is in prefix_index.cc, and what is peculiar to confirmed blocks in confirmed.cc.
 #include <algorithm>
 
+#include "lib/index/holder_edit.h"
 #include "lib/index/prefix_index.h"
 
 namespace prefixrouter {
-namespace {
-
-// The holder of a slot in a run while its segments are changed: keeps the holder's leading count
-// and the run's number of full holders right, and drops a holder that has nothing left.
-class HolderEdit {
- public:
-  HolderEdit(Run* run, uint32_t position) : run_(run), position_(position) {
-    first = run->holders.first(position);
-    if (End() == run->length) --run->full_holders;
-  }
-  void Commit(MemoryMeter& meter, uint32_t slot_limit) {
-    if (first == nullptr) {
-      run_->holders.Remove(meter, position_, slot_limit);
-      return;
-    }
-    if (End() == run_->length) ++run_->full_holders;
-    uint32_t held = 0;
-    for (const Segment* s = first; s != nullptr && s->begin == held; s = s->deeper) held = s->end;
-    run_->holders.set_first(position_, first);
-    run_->holders.set_held(position_, held);
-  }
-
-  Segment* first;
-
- private:
-  uint32_t End() const {
-    uint32_t end = 0;  // no run ends there
-    for (const Segment* s = first; s != nullptr; s = s->deeper) end = s->end;
-    return end;
-  }
-
-  Run* run_;
-  uint32_t position_;
-};
-
-}  // namespace
 
 // ---- Slots -------------------------------------------------------------------------------------
 
@@ -71,21 +36,6 @@ void PrefixIndex::SetCapacity(uint32_t slot_number, uint64_t capacity_blocks) {
   EnforceBudget();
 }
 
-void PrefixIndex::SetConfirmed(uint32_t slot_number, int64_t ttl_nanos) {
-  ++operation_;
-  Slot& slot = slots_[slot_number];
-  EndPins(slot);
-  slot.pins_allowed = false;
-  slot.ttl_nanos = ttl_nanos;
-  next_expiry_nanos_ = INT64_MIN;  // to be found anew
-}
-
-void PrefixIndex::Clear(uint32_t slot_number) {
-  if (!HasSlot(slot_number)) return;
-  DropAll(slots_[slot_number]);
-  slots_[slot_number].epoch = next_epoch_++;
-}
-
 void PrefixIndex::DropAll(Slot& slot) {
   ++operation_;
   for (SegmentList* list : {&slot.unpinned, &slot.pinned, &slot.confirmed}) {
@@ -93,7 +43,7 @@ void PrefixIndex::DropAll(Slot& slot) {
       Drop(segment->run, segment->slot, segment->begin, segment->end);
     }
   }
-  ForgetCopies(slot);
+  ForgetExtraCopies(slot);
   EnforceBudget();  // merged runs may take a larger array
 }
 
@@ -111,20 +61,20 @@ void PrefixIndex::EndPins(Slot& slot) {
 
 SegmentList& PrefixIndex::ListOf(const Segment* segment) {
   Slot& slot = slots_[segment->slot];
-  if (segment->confirmed) return slot.confirmed;
+  if (segment->confirmed()) return slot.confirmed;
   return segment->pins != 0 ? slot.pinned : slot.unpinned;
 }
 
 void PrefixIndex::Link(Segment* segment) {
   ListOf(segment).PushNewest(segment);
-  if (segment->pins != 0) return;
+  if (segment->pins != 0 || segment->confirmed()) return;
   Slot& slot = slots_[segment->slot];
   if (!slot.in_ages) {
     slot.in_ages = true;
     ages_.push_back({segment->operation, segment->slot});
     std::push_heap(ages_.begin(), ages_.end());
   }
-  if (slot.ttl_nanos != 0 && !segment->confirmed) {
+  if (slot.ttl_nanos != 0) {
     next_expiry_nanos_ = std::min(next_expiry_nanos_, segment->last_used_nanos + slot.ttl_nanos);
   }
 }
@@ -140,7 +90,7 @@ void PrefixIndex::Use(Segment* segment, uint32_t pin, int64_t now_nanos) {
     if (pin == 0 && ListOf(segment).newest() == segment) return;
     Unlink(segment);
   }
-  if (!segment->confirmed) segment->pins = (segment->pins + pin) & 0x7fffffffu;
+  if (!segment->confirmed()) segment->pins = (segment->pins + pin) & 0xfffffffu;
   Link(segment);
 }
 
@@ -149,7 +99,14 @@ void PrefixIndex::Count(const Segment& segment, int64_t blocks) {
   Slot& slot = slots_[segment.slot];
   slot.held_blocks += static_cast<uint64_t>(blocks);
   total_held_blocks_ += static_cast<uint64_t>(blocks);
-  if (!segment.confirmed) slot.predicted_blocks += static_cast<uint64_t>(blocks);
+  if (!segment.confirmed()) {
+    slot.predicted_blocks += static_cast<uint64_t>(blocks);
+    return;
+  }
+  uint64_t& in_tier = slot.tier_blocks[segment.best_tier()];
+  if (segment.best_tier() != 0 && in_tier == 0) ++lower_tiers_;
+  in_tier += static_cast<uint64_t>(blocks);
+  if (segment.best_tier() != 0 && in_tier == 0) --lower_tiers_;
 }
 
 // Not linked yet: `operation` is 0 until it is.
@@ -167,7 +124,7 @@ Segment* PrefixIndex::Cut(Segment* segment, uint32_t at) {
   upper->last_used_nanos = segment->last_used_nanos;
   upper->operation = segment->operation;
   upper->pins = segment->pins;
-  upper->confirmed = segment->confirmed;
+  upper->tiers = segment->tiers;
   upper->deeper = segment;
   segment->begin = at;
   // Of equal age, the deeper part goes first.
@@ -212,7 +169,7 @@ void PrefixIndex::Touch(Run* run, uint32_t slot, uint32_t blocks, uint32_t pin, 
     if (segment == nullptr || segment->begin > at) {  // a gap
       const uint32_t end = segment == nullptr ? blocks : std::min(segment->begin, blocks);
       Segment* before = used.empty() ? nullptr : used.back();
-      if (before != nullptr && before->pins == 0 && !before->confirmed) {
+      if (before != nullptr && before->pins == 0 && !before->confirmed()) {
         Count(*before, end - at);
         before->end = at = end;
         link = &edit.first;
@@ -266,71 +223,8 @@ void PrefixIndex::Unpin(const PinnedPrefix& pinned, int64_t now_nanos) {
   }
 }
 
-// Blocks [begin, end) of the run are stored on the slot; those that were stored already get a copy.
-void PrefixIndex::Confirm(Run* run, uint32_t slot_number, uint32_t begin, uint32_t end,
-                          int64_t now_nanos) {
-  Slot& slot = slots_[slot_number];
-  uint32_t position = run->holders.Find(slot_number);
-  if (position == Holders::kNone) position = run->holders.Add(meter_, slot_number, slot_limit());
-  HolderEdit edit(run, position);
-
-  absl::InlinedVector<Segment*, 4> used;
-  uint32_t at = begin;
-  Segment** link = &edit.first;
-  while (at < end) {
-    Segment* segment = *link;
-    if (segment != nullptr && segment->end <= at) {
-      link = &segment->deeper;
-      continue;
-    }
-    if (segment != nullptr && segment->begin < at) {
-      *link = Cut(segment, at);
-      link = &(*link)->deeper;
-      continue;
-    }
-    if (segment == nullptr || segment->begin > at) {
-      const uint32_t gap_end = segment == nullptr ? end : std::min(segment->begin, end);
-      Locate(run, at, gap_end);
-      if (!used.empty()) {  // all of them will be of one kind
-        Count(*used.back(), gap_end - at);
-        used.back()->end = at = gap_end;
-        continue;
-      }
-      Segment* added = NewSegment(run, slot_number, at, gap_end);
-      added->confirmed = 1;
-      Count(*added, gap_end - at);
-      added->deeper = segment;
-      *link = segment = added;
-    } else {
-      if (segment->end > end) *link = segment = Cut(segment, end);
-      if (segment->confirmed) {
-        for (uint32_t i = segment->begin; i < segment->end; ++i) AddCopy(slot, run->keys[i]);
-        Unlink(segment);
-      } else {
-        Locate(run, segment->begin, segment->end);
-        Count(*segment, -int64_t{segment->size()});
-        Unlink(segment);
-        segment->confirmed = 1;
-        Count(*segment, segment->size());
-      }
-      segment->operation = 0;
-    }
-    used.push_back(segment);
-    at = segment->end;
-    link = &segment->deeper;
-  }
-  for (size_t i = used.size(); i-- > 0;) {
-    used[i]->operation = operation_;
-    used[i]->last_used_nanos = now_nanos;
-    Link(used[i]);
-  }
-  edit.first = JoinSegments(edit.first);
-  edit.Commit(meter_, slot_limit());
-}
-
 void PrefixIndex::Drop(Run* run, uint32_t slot_number, uint32_t begin, uint32_t end) {
   HolderEdit edit(run, run->holders.Find(slot_number));
-  Slot& slot = slots_[slot_number];
   Segment** link = &edit.first;
   while (*link != nullptr && (*link)->begin < end) {
     Segment* segment = *link;
@@ -345,12 +239,7 @@ void PrefixIndex::Drop(Run* run, uint32_t slot_number, uint32_t begin, uint32_t 
     }
     const uint32_t first = std::max(segment->begin, begin);
     const uint32_t last = std::min(segment->end, end);
-    if (segment->confirmed) {
-      Unlocate(run, first, last);
-      if (!slot.extra_copies.empty()) {
-        for (uint32_t i = first; i < last; ++i) slot.extra_copies.erase(run->keys[i]);
-      }
-    }
+    if (segment->confirmed()) ReleaseNumbers(run, first, last);
     Count(*segment, -int64_t{last - first});
     if (first == segment->begin && last == segment->end) {
       *link = segment->deeper;
@@ -401,20 +290,10 @@ void PrefixIndex::PrefetchNextOf(const Segment* oldest) const {
   Prefetch(segment, sizeof(Segment));
 }
 
-Segment* PrefixIndex::OldestOf(const Slot& slot) {
-  Segment* const predicted = slot.unpinned.oldest();
-  Segment* const confirmed = slot.confirmed.oldest();
-  if (predicted == nullptr) return confirmed;
-  if (confirmed == nullptr || predicted->operation < confirmed->operation) return predicted;
-  if (confirmed->operation < predicted->operation) return confirmed;
-  const auto depth = [](const Segment* s) { return s->run->start + s->begin; };
-  return depth(predicted) > depth(confirmed) ? predicted : confirmed;
-}
-
 Segment* PrefixIndex::OldestOfAll() {
   while (!ages_.empty()) {
     const SlotAge top = ages_.front();
-    Segment* const oldest = OldestOf(slots_[top.slot]);
+    Segment* const oldest = slots_[top.slot].unpinned.oldest();
     if (oldest != nullptr && oldest->operation == top.operation) return oldest;
     std::pop_heap(ages_.begin(), ages_.end());
     if (oldest == nullptr) {

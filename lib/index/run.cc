@@ -4,19 +4,6 @@
 
 namespace prefixrouter {
 
-void KeyArray::Resize(MemoryMeter& meter, uint32_t old_size, uint32_t new_size) {
-  const size_t old_bytes = ArrayCapacity(old_size) * sizeof(uint64_t);
-  const size_t new_bytes = ArrayCapacity(new_size) * sizeof(uint64_t);
-  if (old_bytes == new_bytes) return;
-  data_ = static_cast<uint64_t*>(meter.Reallocate(data_, old_bytes, new_bytes));
-}
-
-void KeyArray::DropFront(MemoryMeter& meter, uint32_t size, uint32_t count) {
-  if (count == 0) return;
-  std::memmove(data_, data_ + count, (size - count) * sizeof(uint64_t));
-  Resize(meter, size, size - count);
-}
-
 void Holders::Rebuild(MemoryMeter& meter, uint32_t capacity, bool dense) {
   Holders old = *this;
   capacity_ = capacity & 0x7fffffffu;

@@ -10,8 +10,10 @@
 #define PREFIXROUTER_LIB_INDEX_RUN_H_
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "lib/base/memory.h"
 
@@ -20,33 +22,46 @@ namespace prefixrouter {
 struct Run;
 struct Segment;
 
-// An array of keys whose length its owner knows.
-class KeyArray {
- public:
-  uint64_t* data() const { return data_; }
-  uint64_t operator[](uint32_t i) const { return data_[i]; }
+// Stands for a confirmed block, for as long as some slot has it confirmed. 0 is no block.
+using BlockNumber = uint32_t;
 
-  void Resize(MemoryMeter& meter, uint32_t old_size, uint32_t new_size);
-  // Owns `data` from now on. REQUIRES: empty; data has room for ArrayCapacity(size) keys, by
+// An array of integers whose length its owner knows.
+template <typename T>
+class IntegerArray {
+ public:
+  T* data() const { return data_; }
+  T& operator[](uint32_t i) const { return data_[i]; }
+
+  void Resize(MemoryMeter& meter, uint32_t old_size, uint32_t new_size) {
+    const size_t old_bytes = ArrayCapacity(old_size) * sizeof(T);
+    const size_t new_bytes = ArrayCapacity(new_size) * sizeof(T);
+    if (old_bytes == new_bytes) return;
+    data_ = static_cast<T*>(meter.Reallocate(data_, old_bytes, new_bytes));
+  }
+  // Owns `data` from now on. REQUIRES: empty; data has room for ArrayCapacity(size) integers, by
   // malloc.
-  void Adopt(MemoryMeter& meter, uint64_t* data, uint32_t size) {
+  void Adopt(MemoryMeter& meter, T* data, uint32_t size) {
     data_ = data;
     meter.Adjust(0, Bytes(size));
   }
-  // Drops the first `count` keys. REQUIRES: count <= size.
-  void DropFront(MemoryMeter& meter, uint32_t size, uint32_t count);
+  // Drops the first `count` integers. REQUIRES: count <= size.
+  void DropFront(MemoryMeter& meter, uint32_t size, uint32_t count) {
+    if (count == 0) return;
+    std::memmove(data_, data_ + count, (size - count) * sizeof(T));
+    Resize(meter, size, size - count);
+  }
   // Asks for what freeing the array touches: the allocator's notes before and behind it.
   void PrefetchEnds(uint32_t size) const {
     Prefetch(data_ - 1, 1);
     Prefetch(data_ + ArrayCapacity(size), 1);
   }
-  static size_t Bytes(uint32_t size) {
-    return AllocationBytes(ArrayCapacity(size) * sizeof(uint64_t));
-  }
+  static size_t Bytes(uint32_t size) { return AllocationBytes(ArrayCapacity(size) * sizeof(T)); }
 
  private:
-  uint64_t* data_ = nullptr;
+  T* data_ = nullptr;
 };
+using KeyArray = IntegerArray<uint64_t>;
+using NumberArray = IntegerArray<BlockNumber>;
 
 // Blocks [begin, end) of `run` that instance `slot` holds and that were last used together. The
 // segments of one holder do not overlap; between them, or before the first, there may be holes.
@@ -62,13 +77,17 @@ struct Segment {
   uint32_t slot;
   uint32_t begin;
   uint32_t end;
-  uint32_t pins : 31;      // running requests whose prompt covers it
-  uint32_t confirmed : 1;  // the engine said so; else predicted
+  uint32_t pins : 28;  // running requests whose prompt covers it
+  // Tiers in which the engine said that it has the blocks, by bit. None: they are predicted.
+  uint32_t tiers : 4;
 
   uint32_t size() const { return end - begin; }
+  bool confirmed() const { return tiers != 0; }
+  // REQUIRES: confirmed()
+  uint32_t best_tier() const { return static_cast<uint32_t>(std::countr_zero(tiers + 0u)); }
   // They can be one segment when they touch each other.
   bool SameKind(const Segment& other) const {
-    return operation == other.operation && pins == other.pins && confirmed == other.confirmed;
+    return operation == other.operation && pins == other.pins && tiers == other.tiers;
   }
 };
 
@@ -165,10 +184,13 @@ struct Run {
   uint32_t child_count;
   uintptr_t children;     // XOR of the addresses of its children: with one left, that one
   uint32_t full_holders;  // holders of its last block
-  uint32_t located;       // blocks that are in the index's locator
+  uint32_t numbered;      // blocks that have a number: those that some slot has confirmed
+  // Their numbers, by position; 0 for the other blocks. Empty when no block has one.
+  NumberArray numbers;
   Holders holders;
 
   uint32_t end() const { return start + length; }
+  uint32_t number_count() const { return numbered == 0 ? 0 : length; }
   // Chunks that end inside the first `blocks` blocks of the run.
   uint32_t ChunkCount(uint32_t blocks) const {
     return chunk_blocks == 0 ? 0 : (start + blocks) / chunk_blocks - start / chunk_blocks;

@@ -82,6 +82,7 @@ class LoadTable {
   uint32_t live_count() const { return live_count_; }
   InstanceId id(uint32_t slot) const { return ids_[slot]; }
   const std::string& name(InstanceId id) const { return instances_[id.slot()].options.name; }
+  const InstanceOptions& options(InstanceId id) const { return instances_[id.slot()].options; }
   uint32_t rank(InstanceId id) const { return instances_[id.slot()].options.rank; }
   // All but the blocks held.
   InstanceStats Stats(uint32_t slot, int64_t now_nanos) const;

@@ -9,6 +9,7 @@
 #include "tests/catch.h"
 #include "tests/model/index_inspector.h"
 #include "tests/support/build_kind.h"
+#include "tests/support/stored_blocks.h"
 
 namespace prefixrouter {
 namespace {
@@ -46,6 +47,7 @@ TEST_CASE("the byte budget holds after every operation of any kind") {
       index.AddSlot(slot, 4000, slot % 3 == 0 ? 50 : 0);
       if (slot >= 30) index.SetConfirmed(slot, 50);
     }
+    testing::StoredBlocks stored(&index);
     std::vector<PinnedPrefix> pins;
     int64_t now = 0;
     const int steps = testing::Sized(200000, 20000);
@@ -61,11 +63,11 @@ TEST_CASE("the byte budget holds after every operation of any kind") {
       switch (operation) {
         case 0:
           if (slot >= 30 && !keys.empty()) {
-            (void)index.Store(slot, std::nullopt, keys, now);
+            (void)stored.Store(slot, std::nullopt, keys, now);
           }
           break;
         case 1:
-          if (slot >= 30 && !keys.empty()) (void)index.Remove(slot, keys[random() % keys.size()]);
+          if (slot >= 30 && !keys.empty()) (void)stored.Remove(slot, keys[random() % keys.size()]);
           break;
         case 2:
           if (!pins.empty()) {
@@ -177,14 +179,16 @@ TEST_CASE("pins end when an instance begins to confirm what it holds") {
   PrefixIndex index(1 << 20);
   index.AddSlot(0, 10);
   const InsertResult pinned = Insert(index, 0, Chain(100, 5), true);
-  REQUIRE(index.Store(0, std::nullopt, Chain(100, 3), 0));
+  index.SetConfirmed(0, 0);
+  testing::StoredBlocks stored(&index);
+  REQUIRE(stored.Store(0, std::nullopt, Chain(100, 3), 0));
   REQUIRE(IndexInspector::Check(index) == "");
   index.Unpin(pinned.pinned, 0);  // of no effect
   REQUIRE(IndexInspector::Check(index) == "");
   REQUIRE(Match(index, 0, Chain(100, 5)) == 5);
-  REQUIRE(index.Remove(0, 102));
+  REQUIRE(stored.Remove(0, 102));
   REQUIRE(Match(index, 0, Chain(100, 5)) == 2);
-  REQUIRE(index.Store(0, uint64_t{101}, Chain(102, 1), 0));
+  REQUIRE(stored.Store(0, uint64_t{101}, Chain(102, 1), 0));
   REQUIRE(Match(index, 0, Chain(100, 5)) == 5);
 }
 

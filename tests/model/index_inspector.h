@@ -17,11 +17,13 @@ namespace prefixrouter {
 class IndexInspector {
  public:
   // Empty when all is well, else a list of what is wrong.
-  static std::string Check(const PrefixIndex& index) {
+  // more_bytes: of what counts in the index's budget, though others keep it.
+  static std::string Check(const PrefixIndex& index, size_t more_bytes = 0) {
     std::ostringstream wrong;
-    size_t bytes = 0, runs = 0;
-    uint64_t blocks = 0, held_total = 0, located = 0;
+    size_t bytes = more_bytes, runs = 0;
+    uint64_t blocks = 0, held_total = 0, numbered = 0;
     std::map<uint32_t, uint64_t> held_of_slot, predicted_of_slot;
+    std::map<std::pair<uint32_t, uint32_t>, uint64_t> tier_blocks;  // by slot and tier
     std::set<const Segment*> segments;
     std::map<const Run*, std::pair<uint32_t, uintptr_t>> children;
     std::map<const Run*, bool> known;
@@ -72,8 +74,9 @@ class IndexInspector {
           end = s->end;
           held_total += s->size();
           held_of_slot[slot] += s->size();
-          if (!s->confirmed) predicted_of_slot[slot] += s->size();
-          for (uint32_t k = s->begin; s->confirmed && k < s->end; ++k) ++confirmations[k];
+          if (!s->confirmed()) predicted_of_slot[slot] += s->size();
+          if (s->confirmed()) tier_blocks[{slot, s->best_tier()}] += s->size();
+          for (uint32_t k = s->begin; s->confirmed() && k < s->end; ++k) ++confirmations[k];
         }
         if (held != run->holders.held(i)) wrong << "held; ";
         if (end == run->length) ++full;
@@ -82,21 +85,25 @@ class IndexInspector {
       if (full != run->full_holders) wrong << "full holders; ";
       if (child_count == 0 && full == 0) wrong << "tail that nobody holds; ";
       bytes += HolderBytes(run->holders);
-      uint32_t located_here = 0;
-      for (const auto& [position, slots] : confirmations) {
-        ++located_here;
-        const auto it = index.locator_.find(run->keys[position]);
-        if (it == index.locator_.end() || it->second.run != run || it->second.slots != slots ||
-            it->second.depth != run->start + position) {
-          wrong << "locator; ";
+      bytes += NumberArray::Bytes(run->number_count());
+      for (uint32_t position = 0; position < run->number_count(); ++position) {
+        const BlockNumber number = run->numbers[position];
+        const auto confirmed = confirmations.find(position);
+        if ((number != 0) != (confirmed != confirmations.end())) wrong << "number; ";
+        if (number == 0) continue;
+        const BlockTable::Location& at = index.blocks_[number];
+        if (at.run != run || at.depth != run->start + position || at.slots != confirmed->second) {
+          wrong << "location; ";
         }
       }
-      if (located_here != run->located) wrong << "located blocks of a run; ";
-      located += located_here;
+      if (run->numbered != confirmations.size()) wrong << "numbered blocks of a run; ";
+      numbered += run->numbered;
     });
-    if (located != index.locator_.size()) wrong << "locator size; ";
+    if (numbered != index.blocks_.size()) wrong << "block table size; ";
+    bytes += index.blocks_.bytes();
 
     size_t linked = 0;
+    uint32_t lower_tiers = 0;
     for (uint32_t slot = 0; slot < index.slots_.size(); ++slot) {
       const auto& s = index.slots_[slot];
       const auto walk = [&](const SegmentList& list, bool pinned, bool confirmed) {
@@ -104,7 +111,7 @@ class IndexInspector {
         for (const Segment* at = list.oldest(); at != nullptr; at = at->next) {
           ++linked;
           if (!segments.count(at)) wrong << "linked segment of no holder; ";
-          if ((at->pins != 0) != pinned || at->confirmed != confirmed) wrong << "wrong list; ";
+          if ((at->pins != 0) != pinned || at->confirmed() != confirmed) wrong << "wrong list; ";
           if (at->slot != slot) wrong << "list of another slot; ";
           if (!pinned && at->operation < operation) wrong << "age order; ";
           operation = at->operation;
@@ -116,20 +123,25 @@ class IndexInspector {
       if (held_of_slot[slot] != s.held_blocks) wrong << "held blocks of slot " << slot << "; ";
       if (predicted_of_slot[slot] != s.predicted_blocks) wrong << "predicted of slot; ";
       if (predicted_of_slot[slot] > s.capacity_blocks) wrong << "over capacity; ";
+      for (uint32_t tier = 0; tier < PrefixIndex::kTierCount; ++tier) {
+        if (tier_blocks[{slot, tier}] != s.tier_blocks[tier]) wrong << "blocks of a tier; ";
+        lower_tiers += tier != 0 && s.tier_blocks[tier] != 0;
+      }
       bytes += ExtraBytes(s.extra_copies);
     }
+    if (lower_tiers != index.lower_tiers_) wrong << "lower tiers; ";
     if (linked != segments.size()) wrong << "segments not linked; ";
     std::vector<uint64_t> age_of_slot(index.slots_.size());  // 0: not in the heap of ages
     for (const auto& age : index.ages_) age_of_slot[age.slot] = age.operation;
     for (uint32_t slot = 0; slot < index.slots_.size(); ++slot) {
-      const Segment* oldest = PrefixIndex::OldestOf(index.slots_[slot]);
+      const Segment* oldest = index.slots_[slot].unpinned.oldest();
       if (index.slots_[slot].in_ages != (age_of_slot[slot] != 0)) wrong << "slot in the heap; ";
       if (oldest != nullptr && age_of_slot[slot] == 0) wrong << "slot not in the heap; ";
       if (oldest != nullptr && age_of_slot[slot] > oldest->operation) wrong << "age in the heap; ";
     }
     if (!std::is_heap(index.ages_.begin(), index.ages_.end())) wrong << "heap of ages; ";
 
-    bytes += ExtraBytes(index.locator_) + TableBytes(index.table_);
+    bytes += TableBytes(index.table_);
     if (runs != index.run_count()) wrong << "run count; ";
     if (blocks != index.block_count()) wrong << "block count; ";
     if (held_total != index.total_held_blocks()) wrong << "total held; ";

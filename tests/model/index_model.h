@@ -4,10 +4,13 @@
 #define PREFIXROUTER_TESTS_MODEL_INDEX_MODEL_H_
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <set>
 #include <vector>
+
+#include "lib/index/prefix_index.h"
 
 namespace prefixrouter {
 
@@ -18,7 +21,14 @@ class IndexModel {
     uint64_t operation = 0;
     int64_t last_used_nanos = 0;
     uint32_t pins = 0;
-    uint32_t copies = 0;  // 0: predicted
+    std::array<uint32_t, PrefixIndex::kTierCount> copies = {};  // by tier; none: predicted
+
+    bool confirmed() const { return BestTier() < copies.size(); }
+    size_t BestTier() const {
+      return static_cast<size_t>(
+          std::find_if(copies.begin(), copies.end(), [](uint32_t n) { return n != 0; }) -
+          copies.begin());
+    }
   };
   struct Slot {
     uint64_t capacity = 0;
@@ -62,7 +72,7 @@ class IndexModel {
     // The limit counts blocks behind the match; those held already behind a hole only get used.
     for (uint32_t i = 0; i < goal; ++i) {
       Block& block = slot.blocks[prompt[i]];
-      if (pin && block.copies == 0) ++block.pins;
+      if (pin && !block.confirmed()) ++block.pins;
     }
     return goal;
   }
@@ -79,7 +89,7 @@ class IndexModel {
       if (slot.ttl_nanos == 0) continue;
       for (auto it = slot.blocks.begin(); it != slot.blocks.end();) {
         const Block& block = it->second;
-        const bool gone = block.copies == 0 && block.pins == 0 &&
+        const bool gone = !block.confirmed() && block.pins == 0 &&
                           block.last_used_nanos + slot.ttl_nanos <= now_nanos;
         it = gone ? slot.blocks.erase(it) : std::next(it);
       }
@@ -87,7 +97,8 @@ class IndexModel {
   }
 
   // `prefix`: all keys before the stored ones.
-  void Store(uint32_t slot_number, const Keys& prefix, const Keys& keys, int64_t now_nanos) {
+  void Store(uint32_t slot_number, const Keys& prefix, const Keys& keys, int64_t now_nanos,
+             uint32_t tier) {
     ++operation_;
     Keys chain = prefix;
     chain.insert(chain.end(), keys.begin(), keys.end());
@@ -95,22 +106,35 @@ class IndexModel {
     Slot& slot = slots_.at(slot_number);
     for (uint64_t key : keys) {
       Block& block = slot.blocks[key];
-      ++block.copies;
+      ++block.copies[tier];
       block.pins = 0;
       Use(block, now_nanos);
     }
   }
-  bool Remove(uint32_t slot_number, uint64_t key) {
+  void AddCopy(uint32_t slot_number, uint64_t key, int64_t now_nanos, uint32_t tier) {
+    ++operation_;
+    Block& block = slots_.at(slot_number).blocks.at(key);
+    ++block.copies[tier];
+    Use(block, now_nanos);
+  }
+  bool Remove(uint32_t slot_number, uint64_t key, uint32_t tier) {
     Slot& slot = slots_.at(slot_number);
     const auto found = slot.blocks.find(key);
-    if (found == slot.blocks.end()) return false;
-    if (found->second.copies > 1) {
-      --found->second.copies;
-    } else {
-      ++operation_;
-      slot.blocks.erase(found);
-    }
+    if (found == slot.blocks.end() || found->second.copies[tier] == 0) return false;
+    ++operation_;
+    --found->second.copies[tier];
+    if (!found->second.confirmed()) slot.blocks.erase(found);
     return true;
+  }
+  double Credit(uint32_t slot_number, const Keys& prompt,
+                const double (&weights)[PrefixIndex::kTierCount]) const {
+    double credit = 0;
+    const uint32_t matched = Match(slot_number, prompt);
+    for (uint32_t i = 0; i < matched; ++i) {
+      const Block& block = slots_.at(slot_number).blocks.at(prompt[i]);
+      credit += block.confirmed() ? weights[block.BestTier()] : 1;
+    }
+    return credit;
   }
 
   uint64_t Held(uint32_t slot) const {
@@ -169,14 +193,15 @@ class IndexModel {
     block.last_used_nanos = now_nanos;
   }
   static uint64_t Predicted(const Slot& slot) {
-    return static_cast<uint64_t>(std::count_if(slot.blocks.begin(), slot.blocks.end(),
-                                               [](const auto& b) { return b.second.copies == 0; }));
+    return static_cast<uint64_t>(
+        std::count_if(slot.blocks.begin(), slot.blocks.end(),
+                      [](const auto& b) { return !b.second.confirmed(); }));
   }
   bool EvictOne(Slot& slot) {
     auto victim = slot.blocks.end();
     for (auto it = slot.blocks.begin(); it != slot.blocks.end(); ++it) {
       const Block& b = it->second;
-      if (b.copies != 0 || b.pins != 0 || b.operation == operation_) continue;
+      if (b.confirmed() || b.pins != 0 || b.operation == operation_) continue;
       if (victim == slot.blocks.end() || b.operation < victim->second.operation ||
           (b.operation == victim->second.operation && depth_[it->first] > depth_[victim->first])) {
         victim = it;

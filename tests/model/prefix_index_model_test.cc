@@ -9,6 +9,7 @@
 #include "tests/model/index_inspector.h"
 #include "tests/model/index_model.h"
 #include "tests/support/build_kind.h"
+#include "tests/support/stored_blocks.h"
 
 namespace prefixrouter {
 namespace {
@@ -43,14 +44,17 @@ class Driver {
     if (dice < 2) {
       EndPinsOf(slot);
       index_.RemoveSlot(slot);
+      stored_.Forget(slot);
       model_.RemoveSlot(slot);
       AddSlot(slot);
-    } else if (workload_.confirmed && dice < 45) {
+    } else if (workload_.confirmed && dice < 38) {
       Store(slot);
+    } else if (workload_.confirmed && dice < 45) {
+      AddCopy(slot);
     } else if (workload_.confirmed && dice < 75) {
       RemoveOne(slot);
     } else if (workload_.confirmed && dice < 76) {
-      index_.Clear(slot);
+      stored_.Clear(slot);
       model_.Clear(slot);
     } else if (workload_.pins && dice < 40 && !pins_.empty()) {
       EndPin(Below(static_cast<uint32_t>(pins_.size())));
@@ -210,26 +214,36 @@ class Driver {
     const Keys keys(prompt.keys.begin() + begin, prompt.keys.end());
     const std::optional<uint64_t> parent =
         begin == 0 ? std::nullopt : std::optional<uint64_t>(prefix.back());
-    REQUIRE(index_.Store(slot, parent, keys, now_nanos_));
-    model_.Store(slot, prefix, keys, now_nanos_);
-    REQUIRE_FALSE(index_.Store(slot, uint64_t{0xdead}, keys, now_nanos_));  // parent unknown
+    const uint32_t tier = RandomTier();
+    REQUIRE(stored_.Store(slot, parent, keys, now_nanos_, tier));
+    model_.Store(slot, prefix, keys, now_nanos_, tier);
+    for (uint64_t key : keys) REQUIRE(index_.KeyOf(stored_.NumberOf(key)) == key);
     last_ = prompt;
   }
   bool StoredBefore(uint32_t slot, uint64_t key) const {
     const auto& blocks = model_.slots().at(slot).blocks;
     const auto found = blocks.find(key);
-    return found != blocks.end() && found->second.copies != 0;
+    return found != blocks.end() && found->second.confirmed();
   }
+  uint32_t RandomTier() { return Below(3) != 0 ? 0 : Below(PrefixIndex::kTierCount); }
 
-  void RemoveOne(uint32_t slot) {
+  // A block that the slot holds, or one that nobody does.
+  uint64_t RandomBlock(uint32_t slot) {
     const auto& blocks = model_.slots().at(slot).blocks;
-    uint64_t key = 1;  // of no block
-    if (!blocks.empty() && Below(10) != 0) {
-      key = std::next(blocks.begin(), Below(static_cast<uint32_t>(blocks.size())))->first;
-      // A block that was only predicted is not known by its key unless its run is: skip it.
-      if (!StoredBefore(slot, key)) return;
-    }
-    REQUIRE(index_.Remove(slot, key) == model_.Remove(slot, key));
+    if (blocks.empty() || Below(10) == 0) return 1;
+    return std::next(blocks.begin(), Below(static_cast<uint32_t>(blocks.size())))->first;
+  }
+  void AddCopy(uint32_t slot) {
+    const uint64_t key = RandomBlock(slot);
+    const uint32_t tier = RandomTier();
+    const bool stored = StoredBefore(slot, key);
+    REQUIRE(stored_.AddCopy(slot, key, now_nanos_, tier) == stored);
+    if (stored) model_.AddCopy(slot, key, now_nanos_, tier);
+  }
+  void RemoveOne(uint32_t slot) {
+    const uint64_t key = RandomBlock(slot);
+    const uint32_t tier = RandomTier();
+    REQUIRE(stored_.Remove(slot, key, tier) == model_.Remove(slot, key, tier));
   }
 
   void CheckMatches(const Prompt& prompt) {
@@ -243,6 +257,9 @@ class Driver {
     }
     for (uint32_t slot = 0; slot < workload_.slots; ++slot) {
       REQUIRE(path.matched[slot] == model_.Match(slot, prompt.keys));
+      if (!workload_.confirmed) continue;
+      constexpr double kWeights[] = {1, 0.5, 0.25, 0.125};  // exact, as their sums are
+      REQUIRE(index_.Credit(path, slot, kWeights) == model_.Credit(slot, prompt.keys, kWeights));
     }
   }
 
@@ -250,6 +267,7 @@ class Driver {
   std::mt19937_64 random_;
   BlockHasher hasher_;
   PrefixIndex index_;
+  testing::StoredBlocks stored_{&index_};
   IndexModel model_;
   int64_t now_nanos_ = 0;
   Prompt last_;

@@ -1,0 +1,109 @@
+// BlockTable: gives numbers to confirmed blocks, and finds where a numbered block is.
+//
+// Whoever has to name a block again later keeps its number: 4 bytes, valid while some slot has the
+// block confirmed, found in one step, however runs are divided and merged meanwhile. Numbers of
+// blocks that were stored together follow one another as far as possible, so that a stretch of
+// blocks is read in the order of memory.
+//
+// Entries lie in pages, so that it grows without moving anything. 16 bytes a block; what has once
+// been needed is kept until the table is empty.
+#ifndef PREFIXROUTER_LIB_INDEX_BLOCK_TABLE_H_
+#define PREFIXROUTER_LIB_INDEX_BLOCK_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lib/index/run.h"
+
+namespace prefixrouter {
+
+class BlockTable {
+ public:
+  struct Location {
+    Run* run;        // null: the number is free
+    uint32_t depth;  // of the block in its prompt
+    uint32_t slots;  // that have confirmed it
+  };
+
+  explicit BlockTable(MemoryMeter* meter) : meter_(meter) {}
+  ~BlockTable() { FreeAll(); }
+  BlockTable(const BlockTable&) = delete;
+  BlockTable& operator=(const BlockTable&) = delete;
+
+  size_t size() const { return size_; }
+
+  Location& operator[](BlockNumber number) { return *Find(number); }
+  const Location& operator[](BlockNumber number) const { return *Find(number); }
+  void PrefetchLocation(BlockNumber number) const { Prefetch(Find(number), sizeof(Location)); }
+
+  // A number that is not in use.
+  BlockNumber Add(const Location& location) {
+    BlockNumber number = free_;
+    if (number != 0) {
+      free_ = Find(number)->depth;
+    } else {
+      number = next_++;
+      if (number / kPageSize == page_count_) AddPage();
+    }
+    *Find(number) = location;
+    ++size_;
+    return number;
+  }
+  void Release(BlockNumber number) {
+    *Find(number) = {nullptr, free_, 0};
+    free_ = number;
+    if (--size_ == 0) FreeAll();
+  }
+
+  // The most that adding `count` numbers adds to the memory.
+  size_t GrowthBound(size_t count) const {
+    const size_t places = page_count_ == 0 ? 0 : page_count_ * kPageSize - 1;  // 0 is no number
+    if (size_ + count <= places) return 0;
+    const size_t pages = (size_ + count - places) / kPageSize + 1;
+    return pages * AllocationBytes(kPageSize * sizeof(Location)) +
+           DirectoryBytes(page_count_ + pages) - DirectoryBytes(page_count_);
+  }
+  size_t bytes() const {
+    return page_count_ * AllocationBytes(kPageSize * sizeof(Location)) +
+           DirectoryBytes(page_count_);
+  }
+
+ private:
+  static constexpr uint32_t kPageSize = 256;
+
+  static size_t DirectorySize(size_t pages) {
+    return ArrayCapacity(static_cast<uint32_t>(pages)) * sizeof(Location*);
+  }
+  static size_t DirectoryBytes(size_t pages) { return AllocationBytes(DirectorySize(pages)); }
+
+  Location* Find(BlockNumber number) const {
+    return &pages_[number / kPageSize][number % kPageSize];
+  }
+  void AddPage() {
+    if (DirectorySize(page_count_) != DirectorySize(page_count_ + 1)) {
+      pages_ = static_cast<Location**>(
+          meter_->Reallocate(pages_, DirectorySize(page_count_), DirectorySize(page_count_ + 1)));
+    }
+    pages_[page_count_] = static_cast<Location*>(meter_->Allocate(kPageSize * sizeof(Location)));
+    ++page_count_;
+  }
+  void FreeAll() {
+    for (size_t i = 0; i < page_count_; ++i) meter_->Free(pages_[i], kPageSize * sizeof(Location));
+    if (page_count_ != 0) meter_->Free(pages_, DirectorySize(page_count_));
+    pages_ = nullptr;
+    page_count_ = size_ = 0;
+    free_ = 0;
+    next_ = 1;
+  }
+
+  MemoryMeter* const meter_;
+  Location** pages_ = nullptr;
+  size_t page_count_ = 0;
+  size_t size_ = 0;
+  BlockNumber free_ = 0;  // linked through Location::depth
+  BlockNumber next_ = 1;  // never used yet
+};
+
+}  // namespace prefixrouter
+
+#endif  // PREFIXROUTER_LIB_INDEX_BLOCK_TABLE_H_

@@ -1,0 +1,161 @@
+// EngineBlockTable: the blocks that one instance has stored, by the numbers that its engine gives
+// them.
+//
+// Entries lie in pages, in the order in which they come, so that the blocks of one event are
+// neighbours; that order is all the locality there is, since ids are hashes. What is accessed at
+// random is kept small: a hash table of places, 5 bytes each, in chunks of one cache line.
+//
+//   chunk    12 tags (a byte of the hash; 0: empty) | overflows | 12 numbers of entries
+//
+// An entry is in the chunk that its hash says, or in one behind it, when the chunks before are
+// full; each of those counts it in `overflows`, so that a search ends where that is 0, and nothing
+// is left behind by what is removed (the idea of Folly's F14, N. Bronson and X. Shi, 2019).
+//
+// Chunks are in shards of about a thousand entries. A shard grows by a quarter when it is 5/6 full:
+// 16 + 7 bytes an entry, and no growth moves more than one shard, so there is no moment at which a
+// million blocks move under the router's lock. (One open-addressing table of entries of 16 bytes
+// takes as much memory, but three times as long: each access meets pages that no other does.)
+//
+// Memory is counted by the index's meter.
+#ifndef PREFIXROUTER_LIB_INDEX_ENGINE_BLOCK_TABLE_H_
+#define PREFIXROUTER_LIB_INDEX_ENGINE_BLOCK_TABLE_H_
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#include "lib/base/memory.h"
+#include "prefixrouter/span.h"
+
+namespace prefixrouter {
+
+struct EngineBlock {
+  uint64_t id;         // the engine's number
+  uint32_t number;     // BlockNumber of the last block of ours that it covers, or number of a piece
+  uint32_t tiers : 4;  // in which there is a copy of the instance's usual group of layers
+  uint32_t more : 1;   // further copies: in EngineBlocks::more_copies_
+  uint32_t piece : 1;  // smaller than a block of ours
+  uint32_t covers : 26;  // blocks of ours
+};
+static_assert(sizeof(EngineBlock) == 16);
+
+class EngineBlockTable {
+ public:
+  // expected_blocks decides on the number of shards.
+  EngineBlockTable(MemoryMeter* meter, size_t expected_blocks);
+  ~EngineBlockTable();
+  EngineBlockTable(const EngineBlockTable&) = delete;
+  EngineBlockTable& operator=(const EngineBlockTable&) = delete;
+
+  size_t size() const { return size_; }
+  size_t bytes() const;
+
+  // Null when the id is not there. Valid until it is removed.
+  EngineBlock* Find(uint64_t id) const {
+    const uint64_t hash = Hash(id);
+    const Shard& shard = shards_[ShardOf(hash)];
+    if (shard.size == 0) return nullptr;
+    const uint8_t tag = TagOf(hash);
+    for (uint32_t i = Home(hash, shard.chunk_count);; i = Next(shard, i)) {
+      const Chunk& chunk = shard.chunks[i];
+      for (uint32_t matches = chunk.Matches(tag); matches != 0; matches &= matches - 1) {
+        EngineBlock* const entry = Entry(chunk.entries[std::countr_zero(matches)]);
+        if (entry->id == id) return entry;
+      }
+      if (chunk.overflows == 0) return nullptr;
+    }
+  }
+  // Asks for what Find of this id reads first.
+  void PrefetchPlace(uint64_t id) const {
+    const uint64_t hash = Hash(id);
+    const Shard& shard = shards_[ShardOf(hash)];
+    if (shard.chunk_count == 0) return;
+    Prefetch(&shard.chunks[Home(hash, shard.chunk_count)], sizeof(Chunk));
+  }
+  // Null when the id is there already.
+  EngineBlock* Add(const EngineBlock& block);
+  // REQUIRES: `block` is in the table.
+  void Remove(EngineBlock* block);
+  void Clear();
+
+  // What adding blocks of these ids takes.
+  size_t GrowthBytes(Span<const uint64_t> ids);
+
+ private:
+  static constexpr uint32_t kChunkPlaces = 12;
+  static constexpr uint32_t kPageEntries = 256;
+
+  struct alignas(64) Chunk {
+    uint8_t tags[kChunkPlaces];
+    uint32_t overflows;  // entries that would be here, but are in a chunk behind
+    uint32_t entries[kChunkPlaces];
+
+    // The places with this tag, by bit.
+    uint32_t Matches(uint8_t tag) const {
+#if defined(__SSE2__)
+      const __m128i all = _mm_load_si128(reinterpret_cast<const __m128i*>(tags));
+      const __m128i equal = _mm_cmpeq_epi8(all, _mm_set1_epi8(static_cast<char>(tag)));
+      return static_cast<uint32_t>(_mm_movemask_epi8(equal)) & ((1u << kChunkPlaces) - 1);
+#else
+      uint32_t matches = 0;
+      for (uint32_t i = 0; i < kChunkPlaces; ++i) matches |= (tags[i] == tag ? 1u : 0u) << i;
+      return matches;
+#endif
+    }
+  };
+  static_assert(sizeof(Chunk) == 64);
+
+  struct Shard {
+    Chunk* chunks = nullptr;
+    void* memory = nullptr;  // that they lie in
+    uint32_t chunk_count = 0;
+    uint32_t size = 0;
+    uint32_t coming = 0;  // for GrowthBytes; else 0
+  };
+
+  static uint64_t Hash(uint64_t id) { return (id ^ id >> 32) * 0x9E3779B97F4A7C15u; }
+  static uint8_t TagOf(uint64_t hash) {
+    const uint8_t tag = static_cast<uint8_t>(hash >> 16);
+    return tag == 0 ? 1 : tag;
+  }
+  size_t ShardOf(uint64_t hash) const { return hash >> 1 >> (63 - shard_bits_); }
+  uint32_t Home(uint64_t hash, uint32_t chunk_count) const {
+    return static_cast<uint32_t>(((hash << shard_bits_) >> 32) * chunk_count >> 32);
+  }
+  static uint32_t Next(const Shard& shard, uint32_t i) {
+    return i + 1 == shard.chunk_count ? 0 : i + 1;
+  }
+  // Chunks for a shard of so many entries that has `chunks`.
+  static uint32_t GrownChunks(uint32_t size, uint32_t chunks) {
+    while (uint64_t{size} > uint64_t{chunks} * (kChunkPlaces - 2))
+      chunks += (chunks + 3) / 4 + !chunks;
+    return chunks;
+  }
+  static size_t ChunkBytes(uint32_t count) { return count == 0 ? 0 : (count + 1) * sizeof(Chunk); }
+  EngineBlock* Entry(uint32_t number) const {
+    return &pages_[number / kPageEntries][number % kPageEntries];
+  }
+  static size_t DirectoryBytes(size_t pages) {
+    return ArrayCapacity(static_cast<uint32_t>(pages)) * sizeof(EngineBlock*);
+  }
+  void Place(Shard& shard, uint64_t hash, uint32_t entry) const;
+  void Rebuild(Shard& shard, uint32_t chunk_count);
+  uint32_t TakeEntry();
+
+  MemoryMeter* const meter_;
+  int shard_bits_ = 0;
+  Shard* shards_ = nullptr;
+  size_t size_ = 0;
+  EngineBlock** pages_ = nullptr;
+  size_t page_count_ = 0;
+  uint32_t free_ = kNone;  // entries, linked through `number`
+  uint32_t next_ = 0;      // never used yet
+  static constexpr uint32_t kNone = UINT32_MAX;
+};
+
+}  // namespace prefixrouter
+
+#endif  // PREFIXROUTER_LIB_INDEX_ENGINE_BLOCK_TABLE_H_

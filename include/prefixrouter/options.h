@@ -72,7 +72,7 @@ struct RouterOptions {
 
   // Memory of the prefix index. A hard limit: when it is reached, the least recently used blocks of
   // the whole router are forgotten. Plan 9 bytes for each distinct block. What KV events have
-  // stored is not forgotten; what finds no room beside it is left out and counted. Plan 22 bytes
+  // stored is not forgotten; what finds no room beside it is left out and counted. Plan 25 bytes
   // for each such block and instance, and 32 for each distinct one. In bytes, at least 65,536.
   size_t index_budget_bytes = size_t{1} << 30;
   // Longest prompt. A longer one is refused. In tokens (text: estimated), range 1 to 2^24.

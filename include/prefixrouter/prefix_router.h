@@ -84,7 +84,7 @@ class PrefixRouter {
   //
   // Each block and event that is not taken over is counted under its reason. For an instance that
   // was removed nothing is done, and kOldGeneration counted. O(blocks): about 50 ns each. Memory:
-  // about 22 bytes for each block and instance, within index_budget_bytes.
+  // about 25 bytes for each block and instance, within index_budget_bytes.
   // kInvalidArgument: a span is null, but not empty. kResourceExhausted: out of memory.
   Result<KvEventResult> ApplyKvEvents(InstanceId id, const KvEventBatch& batch);
 

@@ -169,7 +169,7 @@ size_t EngineBlockTable::GrowthBytes(Span<const uint64_t> ids) {
   for (uint64_t id : ids) {
     Shard& shard = shards_[ShardOf(Hash(id))];
     ++shard.coming;
-    grows = grows || shard.size + shard.coming > shard.chunk_count * (kChunkPlaces - 2);
+    grows = grows || shard.size + shard.coming > shard.chunk_count * kFullChunk;
   }
   for (uint64_t id : ids) {
     Shard& shard = shards_[ShardOf(Hash(id))];

@@ -11,8 +11,8 @@
 // full; each of those counts it in `overflows`, so that a search ends where that is 0, and nothing
 // is left behind by what is removed (the idea of Folly's F14, N. Bronson and X. Shi, 2019).
 //
-// Chunks are in shards of about a thousand entries. A shard grows by a quarter when it is 5/6 full:
-// 16 + 7 bytes an entry, and no growth moves more than one shard, so there is no moment at which a
+// Chunks are in shards of about a thousand entries. A shard grows by a quarter when it is 3/4 full:
+// 16 + 8 bytes an entry, and no growth moves more than one shard, so there is no moment at which a
 // million blocks move under the router's lock. (One open-addressing table of entries of 16 bytes
 // takes as much memory, but three times as long: each access meets pages that no other does.)
 //
@@ -20,6 +20,7 @@
 #ifndef PREFIXROUTER_LIB_INDEX_ENGINE_BLOCK_TABLE_H_
 #define PREFIXROUTER_LIB_INDEX_ENGINE_BLOCK_TABLE_H_
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -75,6 +76,13 @@ class EngineBlockTable {
     if (shard.chunk_count == 0) return;
     Prefetch(&shard.chunks[Home(hash, shard.chunk_count)], sizeof(Chunk));
   }
+  // Asks for the entries that the next `count` additions will most likely take: what was removed
+  // together.
+  void PrefetchFree(size_t count) const {
+    if (free_ == kNone) return;
+    const uint32_t in_page = kPageEntries - free_ % kPageEntries;
+    Prefetch(Entry(free_), std::min<size_t>(count, in_page) * sizeof(EngineBlock));
+  }
   // Null when the id is there already.
   EngineBlock* Add(const EngineBlock& block);
   // REQUIRES: `block` is in the table.
@@ -86,6 +94,7 @@ class EngineBlockTable {
 
  private:
   static constexpr uint32_t kChunkPlaces = 12;
+  static constexpr uint32_t kFullChunk = 9;  // entries a chunk, on average, at which a shard grows
   static constexpr uint32_t kPageEntries = 256;
 
   struct alignas(64) Chunk {
@@ -130,8 +139,7 @@ class EngineBlockTable {
   }
   // Chunks for a shard of so many entries that has `chunks`.
   static uint32_t GrownChunks(uint32_t size, uint32_t chunks) {
-    while (uint64_t{size} > uint64_t{chunks} * (kChunkPlaces - 2))
-      chunks += (chunks + 3) / 4 + !chunks;
+    while (uint64_t{size} > uint64_t{chunks} * kFullChunk) chunks += (chunks + 3) / 4 + !chunks;
     return chunks;
   }
   static size_t ChunkBytes(uint32_t count) { return count == 0 ? 0 : (count + 1) * sizeof(Chunk); }

@@ -6,6 +6,8 @@ namespace prefixrouter {
 namespace {
 
 constexpr uint32_t kLargestBlock = 1u << 20;  // tokens
+// In place of a number, until it is known.
+constexpr BlockNumber kComing = UINT32_MAX;
 
 }  // namespace
 
@@ -42,6 +44,9 @@ size_t EngineBlocks::bytes() const {
 void EngineBlocks::PrefetchBlocks(const KvEvent& event) const {
   if (event.has_parent) table_.PrefetchPlace(event.parent_id);
   for (uint64_t id : event.block_ids) table_.PrefetchPlace(id);
+  if (event.kind != KvEventKind::kStored) return;
+  table_.PrefetchFree(event.block_ids.size());
+  index_.PrefetchNumbers(event.block_ids.size());
 }
 
 bool EngineBlocks::Apply(const KvEvent& event, int64_t now_nanos, KvEventCounts* counts) {
@@ -164,52 +169,63 @@ void EngineBlocks::StoreBlocks(const KvEvent& event, BlockNumber parent, uint64_
   };
   size_t hashed_from = 0;
   hash_from(0, key);
+  const size_t growth = table_.GrowthBytes(ids);
+  if (growth != 0 && !index_.MakeRoomForConfirmed(growth)) return no_room(ids.size());
+  const bool usual = event.group == usual_group_;
+  EngineBlock coming = {0, kComing, usual ? 1u << tier & 0xfu : 0u, 0, 0, covers & 0x3ffffffu};
   for (size_t i = 0; i < ids.size();) {
+    // New blocks first get their entries, and then their places in the index.
+    added_.clear();
+    EngineBlock* known = nullptr;
+    for (uint64_t id : ids.subspan(i)) {
+      coming.id = id;
+      EngineBlock* const block = table_.Add(coming);
+      if (block == nullptr) {
+        known = table_.Find(id);
+        break;
+      }
+      added_.push_back(block);
+    }
+    if (!added_.empty()) {
+      numbers_.resize(added_.size() * covers);
+      const bool stored =
+          index_.Store(slot_, parent, {keys_.data() + (i - hashed_from) * covers, numbers_.size()},
+                       tier, now_nanos, {numbers_.data(), numbers_.size()});
+      for (size_t j = 0; j < added_.size(); ++j) {
+        added_[j]->number = numbers_[(j + 1) * covers - 1];
+        if (!stored || (!usual && !AddCopy(added_[j], tier, event.group))) {
+          if (stored) {
+            index_.RemoveCopies(slot_, {numbers_.data() + j * covers, (added_.size() - j) * covers},
+                                tier);
+          }
+          for (size_t k = j; k < added_.size(); ++k) table_.Remove(added_[k]);
+          return no_room(ids.size() - i - j);
+        }
+      }
+      (*counts)[KvEventOutcome::kStored] += added_.size();
+      parent = numbers_.back();
+      i += added_.size();
+    }
+    if (known == nullptr) continue;
+    if (std::find(added_.begin(), added_.end(), known) != added_.end()) {
+      ++(*counts)[KvEventOutcome::kMalformedEvent];  // twice: two places cannot both be right
+      return;
+    }
     size_t next = i;
-    const EngineBlock* known = nullptr;
-    for (const EngineBlock* block; next < ids.size(); ++next, known = block) {
-      block = table_.Find(ids[next]);
-      if (block == nullptr) break;
+    for (EngineBlock* block = known; block != nullptr; block = table_.Find(ids[next])) {
       if (block->covers != covers || block->piece != 0) {
         (*counts)[KvEventOutcome::kWrongBlockSize] += ids.size() - i;
         return;
       }
+      known = block;
+      if (++next == ids.size()) break;
     }
-    if (known != nullptr) {
-      parent = known->number;
-      if (next < ids.size()) {  // it may have another parent than the event says
-        hash_from(next, index_.KeyOf(parent));
-        hashed_from = next;
-      }
-      if (!StoreKnown(event, i, next, now_nanos, counts)) return no_room(ids.size() - next);
-      i = next;
-      continue;
+    parent = known->number;
+    if (next < ids.size()) {  // it may have another parent than the event says
+      hash_from(next, index_.KeyOf(parent));
+      hashed_from = next;
     }
-    while (next < ids.size() && table_.Find(ids[next]) == nullptr) ++next;
-    const Span<const uint64_t> added = ids.subspan(i, next - i);
-    numbers_.resize(added.size() * covers);
-    if (!index_.Store(slot_, parent, {keys_.data() + (i - hashed_from) * covers, numbers_.size()},
-                      tier, now_nanos, {numbers_.data(), numbers_.size()},
-                      table_.GrowthBytes(added))) {
-      return no_room(ids.size() - i);
-    }
-    const bool usual = event.group == usual_group_;
-    for (size_t j = 0; j < added.size(); ++j) {
-      EngineBlock* const block =
-          table_.Add({added[j], numbers_[(j + 1) * covers - 1], usual ? 1u << tier & 0xfu : 0u, 0,
-                      0, covers & 0x3ffffffu});
-      const bool twice = block == nullptr;  // in one event: two places cannot both be right
-      if (twice || (!usual && !AddCopy(block, tier, event.group))) {
-        if (!twice) table_.Remove(block);
-        index_.RemoveCopies(slot_, {numbers_.data() + j * covers, (added.size() - j) * covers},
-                            tier);
-        if (!twice) return no_room(ids.size() - i - j);
-        ++(*counts)[KvEventOutcome::kMalformedEvent];
-        return;
-      }
-      ++(*counts)[KvEventOutcome::kStored];
-    }
-    parent = numbers_.back();
+    if (!StoreKnown(event, i, next, now_nanos, counts)) return no_room(ids.size() - next);
     i = next;
   }
 }

@@ -110,6 +110,7 @@ class EngineBlocks {
   absl::flat_hash_map<uint64_t, std::vector<Copies>> more_copies_;  // by id
 
   // Scratch.
+  std::vector<EngineBlock*> added_;
   std::vector<uint64_t> keys_;
   std::vector<BlockNumber> numbers_;
   std::vector<MultimodalItem> items_;

@@ -177,6 +177,8 @@ class PrefixIndex {
   // The numbers of the blocks that end with `last`; 0 for those that no slot has stored.
   void NumbersUpTo(BlockNumber last, Span<BlockNumber> numbers) const;
   void PrefetchBlock(BlockNumber number) const { blocks_.PrefetchLocation(number); }
+  // Before a Store of `count` blocks.
+  void PrefetchNumbers(size_t count) const { blocks_.PrefetchFree(count); }
 
   // Whether any slot has blocks that are not in the best tier.
   bool HasLowerTiers() const { return lower_tiers_ != 0; }

@@ -121,6 +121,19 @@ constexpr RouterMetric kRouterMetrics[] = {
      "Tokens that were cached and not predicted to be, request by request.",
      [](const RouterStats& s, Samples& out) { out.Add(s.under_predicted_tokens); }},
 
+    // KV events
+    {"prefix_router_kv_event_batches_total", kCounter, "Batches of KV events that were applied.",
+     [](const RouterStats& s, Samples& out) { out.Add(s.kv_event_batches); }},
+    {"prefix_router_kv_events_total", kCounter,
+     "Blocks in KV events, by what has become of them; and events and messages that have no blocks "
+     "or could not be used.",
+     [](const RouterStats& s, Samples& out) {
+       for (int i = 0; i < kKvEventOutcomeCount; ++i) {
+         const auto outcome = static_cast<KvEventOutcome>(i);
+         out.Add("outcome", KvEventOutcomeName(outcome), s.kv_events[outcome]);
+       }
+     }},
+
     // Leases
     {"prefix_router_leases", kGauge, "Leases that have not ended.",
      [](const RouterStats& s, Samples& out) { out.Add(s.leases_active); }},
@@ -163,6 +176,20 @@ const char* StateName(InstanceState state) {
       return "draining";
     case InstanceState::kDown:
       return "down";
+  }
+  return "unknown";
+}
+
+const char* TierName(KvTier tier) {
+  switch (tier) {
+    case KvTier::kGpu:
+      return "gpu";
+    case KvTier::kCpu:
+      return "cpu";
+    case KvTier::kDisk:
+      return "disk";
+    case KvTier::kExternal:
+      return "external";
   }
   return "unknown";
 }
@@ -224,11 +251,25 @@ constexpr InstanceMetric kInstanceMetrics[] = {
     {"prefix_router_instance_learned_capacity_ratio", kGauge,
      "True capacity over the configured one, as learned from reported cached tokens.",
      [](const InstanceStats& s, Samples& out) { out.Add(s.capacity_scale); }},
+
+    // KV events; no sample where there were none
+    {"prefix_router_instance_kv_event_age_seconds", kGauge,
+     "Time since a batch of the instance's KV events was applied.",
+     [](const InstanceStats& s, Samples& out) {
+       if (s.event_driven) out.Add(s.last_event_age_s);
+     }},
+    {"prefix_router_instance_confirmed_blocks", kGauge,
+     "Of the held blocks, those that KV events have confirmed, by the best tier that they are in.",
+     [](const InstanceStats& s, Samples& out) {
+       for (int tier = 0; s.event_driven && tier < kKvTierCount; ++tier) {
+         out.Add("tier", TierName(static_cast<KvTier>(tier)), s.confirmed_blocks[tier]);
+       }
+     }},
 };
 
 // Labels that the tables above use.
-constexpr std::string_view kOwnLabels[] = {"version", "rule",  "reason", "le",           "outcome",
-                                           "state",   "phase", "rank",   "instance_name"};
+constexpr std::string_view kOwnLabels[] = {"version", "rule",  "reason", "le",   "outcome",
+                                           "state",   "phase", "tier",   "rank", "instance_name"};
 
 bool ValidLabelName(std::string_view name) {
   const auto valid = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };

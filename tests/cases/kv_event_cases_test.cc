@@ -130,6 +130,62 @@ TEST_CASE("Unknown blocks in a remove event do not keep the known ones", "[cases
   CHECK(Blocks(fleet, kA, prompt) == 3);
 }
 
+// vllm 42892, dynamo 3180: engines send arrays or maps, signed or unsigned numbers; what one form
+// stored, the other could not remove.
+TEST_CASE("All forms of messages lead to one state", "[cases][case-47]") {
+  const uint64_t seed = TestSeed(47);
+  CAPTURE(seed);
+  PromptMaker prompts(seed);
+  Fleet fleet(6);
+  const Tokens prompt = prompts.Random(kBlock * 6);
+  KvEventDecoder decoder;
+  const auto apply = [&](size_t i, EventBatch& batch, KvEventEncoding encoding) {
+    const Result<std::string> message = EncodeKvEvents(batch.Get(), encoding);
+    REQUIRE(message.ok());
+    const auto decoded = decoder.Decode(*message);
+    REQUIRE(decoded.ok());
+    REQUIRE(fleet.router().ApplyKvEvents(fleet[i], **decoded).ok());
+  };
+  const KvEventEncoding forms[] = {KvEventEncoding::kArrays, KvEventEncoding::kArraysShort,
+                                   KvEventEncoding::kMaps, KvEventEncoding::kSglangArrays};
+  const EngineIds ids = {1, uint64_t{1} << 63, ~uint64_t{0}, 4, 5, 6};
+  for (size_t i = 0; i < 6; ++i) {
+    // Instances 4 and 5 mix the forms.
+    const auto form = [&](size_t message) { return forms[i < 4 ? i : (i + message) % 4]; };
+    EventBatch first, second, third;
+    first.Stored({ids[0], ids[1], ids[2]}, Head(prompt, kBlock * 3), kBlock);
+    second.Stored({ids[3], ids[4], ids[5]}, Part(prompt, kBlock * 3, kBlock * 6), kBlock, ids[2]);
+    third.Removed({ids[5], ids[2]});
+    apply(i, first, form(0));
+    apply(i, second, form(1));
+    CHECK(Blocks(fleet, i, prompt) == 6);
+    apply(i, third, form(2));
+    CHECK(Blocks(fleet, i, prompt) == 2);
+    CHECK(fleet.StatsOf(i).engine_blocks == 4);
+  }
+
+  // -1 as a signed number, and 2^64-1, are one block.
+  const auto message = [](const std::string& id) {
+    return "\x93\xcb" + std::string(8, '\0') +
+           "\x91\x92\xac"
+           "BlockRemoved\x91" +
+           id + "\xc0";
+  };
+  for (size_t i = 0; i < 2; ++i) {
+    EventBatch again;
+    again.Stored({ids[2]}, Part(prompt, kBlock * 2, kBlock * 3), kBlock, ids[1]);
+    apply(i, again, KvEventEncoding::kArrays);
+    CHECK(Blocks(fleet, i, prompt) == 5);
+    const std::string payload = message(i == 0 ? "\xff" : "\xcf" + std::string(8, '\xff'));
+    const auto decoded = decoder.Decode(payload);
+    REQUIRE(decoded.ok());
+    const auto result = fleet.router().ApplyKvEvents(fleet[i], **decoded);
+    REQUIRE(result.ok());
+    CHECK(result->counts[KvEventOutcome::kRemoved] == 1);
+    CHECK(Blocks(fleet, i, prompt) == 2);
+  }
+}
+
 // kv-cache 372, vllm 49125: blocks whose parent was unknown became first blocks of prompts.
 TEST_CASE("Blocks behind an unknown parent are kept out and counted", "[cases][case-48]") {
   const uint64_t seed = TestSeed(48);
@@ -207,6 +263,28 @@ TEST_CASE("An event whose tokens are not those of its blocks is rejected alone",
   CHECK(result.counts[KvEventOutcome::kStored] == 3);
   CHECK(Blocks(fleet, kA, first) == 0);
   CHECK(Blocks(fleet, kA, second) == 3);
+}
+
+TEST_CASE("A block that one event stores at two places makes the rest of it malformed",
+          "[cases][case-49]") {
+  const uint64_t seed = TestSeed(149);
+  CAPTURE(seed);
+  PromptMaker prompts(seed);
+  Fleet fleet(2);
+  const Tokens prompt = prompts.Random(kBlock * 5);
+  const uint32_t group = GENERATE(0u, 2u);
+  EventBatch batch;
+  batch.Stored({90}, Head(prompts.Random(kBlock), kBlock), kBlock);  // of the usual group
+  batch.Stored({1, 2, 3, 2, 5}, prompt, kBlock).group = group;
+  const KvEventResult result = Apply(fleet, fleet[kA], batch);
+  CHECK(result.counts[KvEventOutcome::kStored] == 4);
+  CHECK(result.counts[KvEventOutcome::kMalformedEvent] == 1);
+  CHECK(Blocks(fleet, kA, prompt) == 3);
+  EventBatch removed;
+  removed.Removed({1, 2, 3, 2, 5}).group = group;
+  CHECK(Apply(fleet, fleet[kA], removed).counts[KvEventOutcome::kRemoved] == 3);
+  CHECK(Blocks(fleet, kA, prompt) == 0);
+  CHECK(fleet.StatsOf(kA).blocks_held == 1);
 }
 
 // llm-d 2873, dynamo 1232: other block sizes than the router's matched nothing, without a word.

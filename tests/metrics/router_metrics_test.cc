@@ -9,6 +9,7 @@
 #include "lib/metrics/exposition_reader.h"
 #include "tests/catch.h"
 #include "tests/support/fleet.h"
+#include "tests/support/kv_event_batch.h"
 
 namespace prefixrouter {
 namespace {
@@ -65,6 +66,11 @@ InstanceStats SomeInstance(const std::string& name, uint32_t rank) {
   }
   s.prompt_tokens = 109;
   s.cached_tokens = 110;
+  s.event_driven = true;
+  s.last_event_age_s = 2.5;
+  for (int tier = 0; tier < kKvTierCount; ++tier) {
+    s.confirmed_blocks[tier] = static_cast<uint64_t>(tier + 111);
+  }
   return s;
 }
 
@@ -103,6 +109,10 @@ RouterStats SomeStats() {
   s.blocks_not_remembered = 24;
   s.leases_active = 25;
   s.sessions = 26;
+  s.kv_event_batches = 27;
+  for (int outcome = 0; outcome < kKvEventOutcomeCount; ++outcome) {
+    s.kv_events.counts[outcome] = static_cast<uint64_t>(outcome + 1000);
+  }
   s.instances.push_back(SomeInstance("a:1", 2));
   return s;
 }
@@ -181,6 +191,30 @@ TEST_CASE("router metrics: every statistic is there once, with its value") {
       {"prefix_router_instance_held_blocks{instance_name=a:1,rank=2}", 105},
       {"prefix_router_instance_capacity_blocks{instance_name=a:1,rank=2}", 106},
       {"prefix_router_instance_learned_capacity_ratio{instance_name=a:1,rank=2}", 0.75},
+      {"prefix_router_kv_event_batches_total", 27},
+      {"prefix_router_kv_events_total{outcome=stored}", 1000},
+      {"prefix_router_kv_events_total{outcome=removed}", 1001},
+      {"prefix_router_kv_events_total{outcome=already_gone}", 1002},
+      {"prefix_router_kv_events_total{outcome=copy_removed}", 1003},
+      {"prefix_router_kv_events_total{outcome=not_counted}", 1004},
+      {"prefix_router_kv_events_total{outcome=unknown_parent}", 1005},
+      {"prefix_router_kv_events_total{outcome=no_tokens}", 1006},
+      {"prefix_router_kv_events_total{outcome=wrong_block_size}", 1007},
+      {"prefix_router_kv_events_total{outcome=partial_block}", 1008},
+      {"prefix_router_kv_events_total{outcome=budget_full}", 1009},
+      {"prefix_router_kv_events_total{outcome=cleared}", 1010},
+      {"prefix_router_kv_events_total{outcome=not_dense}", 1011},
+      {"prefix_router_kv_events_total{outcome=unknown_event}", 1012},
+      {"prefix_router_kv_events_total{outcome=malformed_event}", 1013},
+      {"prefix_router_kv_events_total{outcome=unknown_field}", 1014},
+      {"prefix_router_kv_events_total{outcome=smaller_window}", 1015},
+      {"prefix_router_kv_events_total{outcome=malformed_message}", 1016},
+      {"prefix_router_kv_events_total{outcome=old_generation}", 1017},
+      {"prefix_router_instance_kv_event_age_seconds{instance_name=a:1,rank=2}", 2.5},
+      {"prefix_router_instance_confirmed_blocks{instance_name=a:1,rank=2,tier=gpu}", 111},
+      {"prefix_router_instance_confirmed_blocks{instance_name=a:1,rank=2,tier=cpu}", 112},
+      {"prefix_router_instance_confirmed_blocks{instance_name=a:1,rank=2,tier=disk}", 113},
+      {"prefix_router_instance_confirmed_blocks{instance_name=a:1,rank=2,tier=external}", 114},
   };
   const char* const bounds[] = {
       "2.5e-07",  "5e-07",    "1e-06",    "2e-06",    "4e-06",    "8e-06",    "1.6e-05",
@@ -212,6 +246,7 @@ TEST_CASE("router metrics: what an engine did not report has no sample") {
   for (const auto& [key, value] : series) {
     INFO(key);
     CHECK(key.find("prefix_router_instance_report") == std::string::npos);
+    CHECK(key.find("prefix_router_instance_kv_event") == std::string::npos);
   }
   CHECK(series.count("prefix_router_instance_state{instance_name=a,rank=0,state=ready}") == 1);
 }
@@ -258,6 +293,25 @@ TEST_CASE("router metrics: the counters of a router that has worked") {
                      "phase=waiting}") == 0);
   CHECK(series.at("prefix_router_instance_reported_kv_usage_ratio{instance_name=i1,rank=0}") ==
         0.5);
+}
+
+TEST_CASE("router metrics: events that were applied, and how old the last ones are") {
+  Fleet fleet(2);
+  testing::EventBatch batch;
+  batch.Stored({1, 2, 3}, testing::Tokens(48, 7), 16).tier = KvTier::kCpu;
+  batch.Removed({3, 4}, KvTier::kCpu);
+  REQUIRE(fleet.router().ApplyKvEvents(fleet[1], batch.Get()).ok());
+  fleet.clock().AdvanceSeconds(4);
+  const std::map<std::string, double> series = Series(Render(fleet.router().Stats()));
+  CHECK(series.at("prefix_router_kv_event_batches_total") == 1);
+  CHECK(series.at("prefix_router_kv_events_total{outcome=stored}") == 3);
+  CHECK(series.at("prefix_router_kv_events_total{outcome=removed}") == 1);
+  CHECK(series.at("prefix_router_kv_events_total{outcome=already_gone}") == 1);
+  CHECK(series.at("prefix_router_instance_kv_event_age_seconds{instance_name=i1,rank=0}") ==
+        Approx(4));
+  CHECK(series.count("prefix_router_instance_kv_event_age_seconds{instance_name=i0,rank=0}") == 0);
+  CHECK(series.at("prefix_router_instance_confirmed_blocks{instance_name=i1,rank=0,tier=cpu}") ==
+        2);
 }
 
 TEST_CASE("router metrics: names of instances read back, whatever they are") {
@@ -314,7 +368,8 @@ TEST_CASE("router metrics: sources and labels that cannot be are refused by name
     return page.status().message();
   };
   CHECK(message({MetricsSource()}) == "the statistics of source 0 are null");
-  for (const char* name : {"", "1a", "a-b", "a:b", "__a", "ü", "rule", "instance_name", "le"}) {
+  for (const char* name :
+       {"", "1a", "a-b", "a:b", "__a", "ü", "rule", "instance_name", "le", "tier"}) {
     CHECK(message({{&stats, {{name, "x"}}}}) ==
           std::string("source 0 cannot have a label \"") + name + "\"");
   }

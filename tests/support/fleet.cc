@@ -106,7 +106,10 @@ std::string Describe(const RouterStats& s) {
       << s.index_runs << "\nindex_blocks " << s.index_blocks << "\nblocks_held " << s.blocks_held
       << "\nblocks_evicted " << s.blocks_evicted << "\nblocks_evicted_by_budget "
       << s.blocks_evicted_by_budget << "\nblocks_not_remembered " << s.blocks_not_remembered
-      << "\nleases_active " << s.leases_active << "\nsessions " << s.sessions << '\n';
+      << "\nleases_active " << s.leases_active << "\nsessions " << s.sessions
+      << "\nkv_event_batches " << s.kv_event_batches << "\nkv_events";
+  for (uint64_t count : s.kv_events.counts) out << ' ' << count;
+  out << '\n';
   for (const InstanceStats& i : s.instances) {
     out << "instance " << i.id.value << " name " << i.name << " rank " << i.rank << " state "
         << static_cast<int32_t>(i.state) << " in_flight " << i.requests_in_flight << " waiting "
@@ -116,7 +119,13 @@ std::string Describe(const RouterStats& s) {
         << " learned " << i.prefill_rate_learned << " report_age " << i.report_age_s << " reported "
         << i.reported_running_requests << ' ' << i.reported_waiting_requests << ' '
         << i.reported_kv_usage << " requests " << i.requests << " prompt_tokens " << i.prompt_tokens
-        << " cached_tokens " << i.cached_tokens << '\n';
+        << " cached_tokens " << i.cached_tokens << " event_driven " << i.event_driven
+        << " last_event_age " << i.last_event_age_s << " engine_blocks " << i.engine_blocks
+        << " kv_events";
+    for (uint64_t count : i.kv_events.counts) out << ' ' << count;
+    out << " confirmed";
+    for (uint64_t count : i.confirmed_blocks) out << ' ' << count;
+    out << '\n';
   }
   return out.str();
 }
@@ -130,7 +139,8 @@ std::string Describe(const Decision& d) {
       << d.cost.uncached << " requests " << d.cost.requests << " pressure " << d.cost.pressure
       << " total " << d.cost.total << " miss_weight " << d.miss_weight << " runner_up "
       << d.runner_up.value << " runner_up_cost " << d.runner_up_cost << " candidates "
-      << d.candidates << " stale_report " << d.stale_report;
+      << d.candidates << " stale_report " << d.stale_report << " cached_credit "
+      << d.cached_credit_tokens;
   return out.str();
 }
 
@@ -144,7 +154,7 @@ std::string Describe(const ScoreTable& table) {
         << " pending " << row.cost.pending << " uncached " << row.cost.uncached << " requests "
         << row.cost.requests << " pressure " << row.cost.pressure << " total " << row.cost.total
         << " in_flight " << row.requests_in_flight << " pending_tokens " << row.pending_tokens
-        << '\n';
+        << " cached_credit " << row.cached_credit_tokens << '\n';
   }
   return out.str();
 }

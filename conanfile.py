@@ -24,7 +24,7 @@ class PrefixRouterConan(ConanFile):
     package_type = "library"
     settings = "os", "arch", "compiler", "build_type"
     options = {"shared": [True, False]}  # both libraries
-    default_options = {"shared": False}
+    default_options = {"shared": False, "msgpack-cxx/*:use_boost": False}
 
     exports_sources = ("CMakeLists.txt", "LICENSE", "capi/*", "!capi/abi/*", "cmake/*", "include/*",
                        "lib/*")
@@ -41,6 +41,9 @@ class PrefixRouterConan(ConanFile):
         # Behind the public headers: consumers link them, and do not see them.
         self.requires("abseil/[>=20220623.0]")
         self.requires("xxhash/[>=0.8.1 <0.9]")
+        # Headers that are compiled in.
+        self.requires("msgpack-cxx/[>=4.1 <8]", visible=False)
+        self.requires("nlohmann_json/[>=3.6 <4]", visible=False)
 
     def layout(self):
         cmake_layout(self)

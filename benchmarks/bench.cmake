@@ -30,6 +30,7 @@ if(TARGET prefixrouter_capi)
 endif()
 
 add_executable(prefix_router_benchmarks
+  events_bench.cc
   hash_bench.cc
   index_bench.cc
   router_bench.cc)

@@ -38,7 +38,7 @@ enum class KvTier : int32_t {
   kGpu = 0,       // "GPU"
   kCpu = 1,       // "CPU", "CPU_PINNED"; TensorRT-LLM's cache level 1
   kDisk = 2,      // "DISK", "STORAGE"
-  kExternal = 3,  // "EXTERNAL", "SHARED_STORAGE", and names that are not known
+  kExternal = 3,  // "EXTERNAL", "SHARED_STORAGE", names that are not known, locality "REMOTE"
 };
 inline constexpr int kKvTierCount = 4;
 

@@ -68,7 +68,7 @@ class KvEventBuffer {
   std::string_view AddText(std::string_view text) {
     if (texts_capacity_ < text_bytes_) {
       // Only before the first text of a message, so that none is moved.
-      texts_ = std::make_unique<char[]>(text_bytes_);
+      texts_ = std::make_unique_for_overwrite<char[]>(text_bytes_);
       texts_capacity_ = text_bytes_;
     }
     char* const copy = texts_.get() + texts_used_;

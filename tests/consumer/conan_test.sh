@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the Conan package and tests it with its test_package, shared and static. Abseil and xxHash
-# are the system's, through recipes that stand for Conan's own (conan/). Needs no network.
+# Makes the Conan package and tests it with its test_package, shared and static. What it needs is
+# the system's, through recipes that stand for Conan's own (conan/). Needs no network.
 #
 # Usage: conan_test.sh SOURCE_DIR WORK_DIR CONAN
 set -euo pipefail
@@ -18,7 +18,7 @@ tools.cmake.cmaketoolchain:generator=Ninja
 tools.cmake.cmaketoolchain:user_presets=
 tools.cmake.cmake_layout:test_folder=$work/test_package
 CONF
-for recipe in abseil xxhash; do
+for recipe in abseil msgpack-cxx nlohmann_json xxhash; do
   "$conan" create "$source_dir/tests/consumer/conan/$recipe" --no-remote >"$work/log" 2>&1 ||
     { cat "$work/log"; exit 1; }
 done

@@ -25,7 +25,8 @@ header = (source / "include" / "prefixrouter" / "version.h").read_text()
 version = re.search(r'PREFIX_ROUTER_VERSION_STRING "(.*)"', header)[1]
 assert manifest["version"] == version, f"vcpkg.json: {manifest['version']}, library: {version}"
 names = [d if isinstance(d, str) else d["name"] for d in manifest["dependencies"]]
-assert names == sorted(names) == ["abseil", "vcpkg-cmake", "vcpkg-cmake-config", "xxhash"], names
+assert names == sorted(names) == [
+    "abseil", "msgpack", "nlohmann-json", "vcpkg-cmake", "vcpkg-cmake-config", "xxhash"], names
 PYTHON
 
 say "portfile.cmake"

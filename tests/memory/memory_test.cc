@@ -9,8 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "prefixrouter/kv_events.h"
 #include "tests/catch.h"
 #include "tests/support/fleet.h"
+#include "tests/support/kv_events.h"
+#include "tests/support/msgpack.h"
 
 // glibc's own functions, under the names that it keeps for those who replace the public ones.
 extern "C" {
@@ -25,6 +28,7 @@ namespace {
 
 std::atomic<size_t> allocation_count{0};
 std::atomic<size_t> live_bytes{0};
+std::atomic<size_t> peak_bytes{0};  // the most that live_bytes was, until someone sets it back
 
 // What the allocator has set aside for a block: its usable size and the word before it.
 size_t HeapBytes(void* memory) {
@@ -33,7 +37,11 @@ size_t HeapBytes(void* memory) {
 
 void* Counted(void* memory) {
   allocation_count.fetch_add(1, std::memory_order_relaxed);
-  live_bytes.fetch_add(HeapBytes(memory), std::memory_order_relaxed);
+  const size_t bytes = HeapBytes(memory);
+  const size_t live = live_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  size_t peak = peak_bytes;
+  while (live > peak && !peak_bytes.compare_exchange_weak(peak, live)) {
+  }
   return memory;
 }
 
@@ -112,6 +120,76 @@ TEST_CASE("A known prompt is routed without an allocation", "[memory]") {
   CHECK(failures == 0);
   CHECK(by_route == 0);
   CHECK(by_acquire == 0);
+}
+
+// The most that decoding of a message takes.
+size_t PeakOf(KvEventDecoder& decoder, const std::string& message, bool good) {
+  const size_t before = live_bytes;
+  peak_bytes = before;
+  const bool decoded = decoder.Decode(message).ok();
+  const size_t peak = peak_bytes - before;
+  CHECK(decoded == good);
+  return peak;
+}
+
+// Short values that become long ones: content, events, block numbers, tokens.
+TEST_CASE("Decoding of KV events takes memory in proportion to the message", "[memory]") {
+  const int kind = GENERATE(0, 1, 2, 3, 4, 5);
+  CAPTURE(kind);
+  constexpr size_t kCount = 100000;
+  const auto repeat = [](const std::string& text) {
+    std::string all;
+    for (size_t i = 0; i < kCount; ++i) all += text;
+    return all;
+  };
+  const auto list = [&](const std::string& text) { return pack::ArrayHead(kCount) + repeat(text); };
+  KvEventFormat format = KvEventFormat::kMsgpack;
+  std::string message;
+  if (kind == 0) {
+    message = pack::Batch(
+        {pack::Stored({pack::Uints({1}), pack::Nil(), pack::Uints({1}), pack::Uint(1), pack::Nil(),
+                       pack::Nil(), pack::Str("ad"), pack::Array({list(pack::Str("a"))})})});
+  } else if (kind == 1) {
+    const std::string event = pack::Array({pack::Str("BlockRemoved"), pack::Array({})});
+    message = pack::Array({pack::Float(1), list(event)});
+  } else if (kind == 2) {
+    message = pack::Batch({pack::Array({pack::Str("BlockRemoved"), list(pack::Uint(1))})});
+  } else if (kind == 3) {
+    message = pack::Batch(
+        {pack::Stored({list(pack::Uint(1)), pack::Nil(), list(pack::Uint(1)), pack::Uint(1)})});
+  } else {
+    format = KvEventFormat::kTrtLlmJson;
+    message = "[";
+    for (int level = 1; kind == 4 && level < 5; ++level) {
+      message +=
+          R"({"data":{"type":"updated","block_hash":1,"cache_level":{"old_value":0,"new_value":)" +
+          std::to_string(level) + "}}},";
+    }
+    message += kind == 4 ? R"({"data":{"type":"removed","block_hashes":[)" + repeat("1,") + "1]}}]"
+                         : R"({"data":{"type":"stored","parent_hash":null,"blocks":[)" +
+                               repeat(R"({"block_hash":1,"tokens":[{"token_id":1}]},)") +
+                               R"({"block_hash":1,"tokens":[{"token_id":1}]}]}}])";
+  }
+  KvEventDecoder decoder(format);
+  const size_t peak = PeakOf(decoder, message, /*good=*/true);
+  CAPTURE(peak, message.size());
+  CHECK(peak <= 64 * message.size());
+  if (format != KvEventFormat::kMsgpack) return;
+  const size_t before = allocation_count;
+  CHECK(PeakOf(decoder, message, /*good=*/true) == 0);
+  CHECK(allocation_count == before);  // its memory was there
+}
+
+TEST_CASE("A length that a message has no bytes for is not allocated", "[memory]") {
+  const std::string head = pack::ArrayHead(3) + pack::Float(1) + pack::ArrayHead(1) +
+                           pack::ArrayHead(4) + pack::Str("BlockStored");
+  for (const char* form : {"\xdd", "\xdf", "\xdb", "\xc6", "\xc9"}) {
+    const std::string huge = form + pack::Big(0xffffffff, 4);
+    for (const std::string& message : {huge, head + huge, head + pack::Uints({1}) + huge}) {
+      KvEventDecoder decoder;
+      CHECK(PeakOf(decoder, message, /*good=*/false) < 4096);
+    }
+  }
 }
 
 TEST_CASE("The index's own count of bytes agrees with the allocator", "[memory]") {

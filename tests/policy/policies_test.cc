@@ -118,8 +118,9 @@ TEST_CASE("prefix_cost past saturation counts tokens that another instance holds
   REQUIRE(fleet.Choose(*policy, full).slot == 1);
   full.mean_waiting = 20;  // (3.8 + 7.5) * 800 are more
   REQUIRE(fleet.Choose(*policy, full).slot == 0);
-  const float cost = fleet.Choose(*policy, full).cost;
-  REQUIRE(policy->Explain(full, 0, cost).total == Approx(cost));
+  const CostParts parts = policy->Explain(full, 0, fleet.cost[0]);
+  REQUIRE(parts.total == Approx(fleet.cost[0]));
+  REQUIRE(parts.uncached == Approx(3.8 * 200 / 10000));
 
   // Of tokens that nobody holds, or only one that may not be chosen, none is avoidable: the cost is
   // that of 3.8 times the prompt.

@@ -102,7 +102,8 @@ def test_a_wheel_from_a_source_archive_installs_without_a_compiler(tmp_path):
     assert wheel.name.startswith(f"prefixrouter-{VERSION}-cp")
 
     names = zipfile.ZipFile(wheel).namelist()
-    expected = {"__init__.py", "__main__.py", "_async.py", "_core.pyi", "cli.py", "py.typed"}
+    expected = {"__init__.py", "__main__.py", "_async.py", "_core.pyi", "_options.py", "cli.py"}
+    expected.add("py.typed")
     inside = {name.split("/")[1] for name in names if name.startswith("prefixrouter/")}
     (extension,) = inside - expected
     assert extension.startswith("_core.") and expected <= inside

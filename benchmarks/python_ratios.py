@@ -199,7 +199,7 @@ def throughput(threads, calls, run):
     return threads * calls / duration
 
 
-def measure_threads(repetitions):
+def measure_threads(library, repetitions):
     """Throughput of two threads that route prompts of 8,192 tokens, over that of one."""
     random = np.random.default_rng(SEED + 2)
 
@@ -213,15 +213,18 @@ def measure_threads(repetitions):
         return ratio
 
     # Known prompts: each thread has 64 of its own.
-    fleet = Fleet()
+    fleets = [Fleet(reference=library), Fleet()]
+    fleet = fleets[0]
     prompts = [make_prompts(random) for _ in range(2)]
     for own in prompts:
-        for i, tokens in enumerate(own):
-            fleet.route_to(i, tokens)
-        fleet.require_known(own)
+        for each in fleets:
+            for i, tokens in enumerate(own):
+                each.route_to(i, tokens)
+            each.require_known(own)
 
-    def known(own, route):
+    def known(own, *routes):
         def run(thread, calls):
+            route = routes[thread % len(routes)]
             rounds = calls // PROMPTS
             for _ in range(rounds):
                 for tokens in own[thread]:
@@ -230,10 +233,22 @@ def measure_threads(repetitions):
         return run
 
     ratio = measure("known prompts", known(prompts, fleet.router.route), 64 * PROMPTS)
+    # Without the router's lock between them, and without the GIL.
+    apart = known(prompts, *(each.router.route for each in fleets))
+    measure("known prompts, a router for each thread", apart, 64 * PROMPTS)
+    addresses = [(ctypes.c_void_p * PROMPTS)(*[t.ctypes.data for t in own]) for own in prompts]
+
+    def in_cpp(thread, calls):
+        for _ in range(calls // PROMPTS):
+            library.reference_route_nanos(fleet.reference, addresses[thread], PROMPTS, TOKENS)
+
+    measure("known prompts, calls of C++", in_cpp, 64 * PROMPTS)
     wide = [[tokens.astype(np.int64) for tokens in own] for own in prompts]
     measure("known prompts, numpy int64", known(wide, fleet.router.route), 32 * PROMPTS)
     lists = [[tokens.tolist() for tokens in own] for own in prompts]
     measure("known prompts, lists", known(lists, fleet.router.route), 16 * PROMPTS)
+
+    library.reference_delete(fleet.reference)
 
     # New prompts: full instances, so that each evicts as many blocks as it brings.
     fleet = Fleet(capacity_blocks=FILL_BLOCKS // INSTANCES)
@@ -294,7 +309,7 @@ def main(argv):
     measurements = {
         "overhead": lambda: measure_overhead(library, arguments.repetitions),
         "list": lambda: measure_list(arguments.repetitions),
-        "threads": lambda: measure_threads(arguments.repetitions),
+        "threads": lambda: measure_threads(library, arguments.repetitions),
         "import": lambda: measure_import(arguments.repetitions),
     }
     parser.add_argument(

@@ -152,9 +152,19 @@ constexpr const char* kScoreDoc =
     "    ScoreTable: One row for each live instance.\n"
     "\n" PREFIX_ROUTER_REQUEST_RAISES;
 
+// The router of a method's object, which CPython has checked to be a PrefixRouter. pybind11's cast
+// would first look up its type.
+PyRouter& RouterOf(PyObject* self) {
+  const auto* const object = reinterpret_cast<const py::detail::instance*>(self);
+  if (object->simple_layout && object->simple_holder_constructed) {
+    return *static_cast<PyRouter*>(object->simple_value_holder[0]);
+  }
+  return py::handle(self).cast<PyRouter&>();
+}
+
 PyObject* Route(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   return Guarded([&] {
-    auto& router = py::handle(self).cast<PyRouter&>();
+    PyRouter& router = RouterOf(self);
     const PyRouter::Call call(router);
     PyRequest request(router, "route", arguments, count, keywords);
     const Result<Decision> decision =
@@ -166,7 +176,7 @@ PyObject* Route(PyObject* self, PyObject* const* arguments, Py_ssize_t count, Py
 
 PyObject* Decide(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   return Guarded([&] {
-    auto& router = py::handle(self).cast<PyRouter&>();
+    PyRouter& router = RouterOf(self);
     const PyRouter::Call call(router);
     PyRequest request(router, "decide", arguments, count, keywords);
     const Result<Decision> decision =
@@ -179,7 +189,7 @@ PyObject* Decide(PyObject* self, PyObject* const* arguments, Py_ssize_t count, P
 PyObject* Acquire(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
                   PyObject* keywords) {
   return Guarded([&] {
-    auto& router = py::handle(self).cast<PyRouter&>();
+    PyRouter& router = RouterOf(self);
     const PyRouter::Call call(router);
     PyRequest request(router, "acquire", arguments, count, keywords);
     Result<Lease> lease = request.Perform([&](const Request& r) { return call->Acquire(r); });
@@ -191,7 +201,7 @@ PyObject* Acquire(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
 
 PyObject* Score(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   return Guarded([&] {
-    auto& router = py::handle(self).cast<PyRouter&>();
+    PyRouter& router = RouterOf(self);
     const PyRouter::Call call(router);
     PyRequest request(router, "score", arguments, count, keywords);
     const Result<ScoreTable> table =

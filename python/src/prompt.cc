@@ -2,6 +2,7 @@
 
 #include "arguments.h"
 #include "errors.h"
+#include "numpy_array.h"
 
 namespace prefixrouter::python {
 namespace {
@@ -46,7 +47,9 @@ uint32_t ReadItem(PyObject* item, size_t position) {
 
 Prompt::Prompt(py::handle value) {
   PyObject* const object = value.ptr();
-  if (PyList_Check(object) || PyTuple_Check(object)) {
+  if (ViewNumpyUint32(value, &array_)) {
+    held_ = py::reinterpret_borrow<py::object>(value);
+  } else if (PyList_Check(object) || PyTuple_Check(object)) {
     ReadItems(value);
   } else if (PyUnicode_Check(object)) {
     form_ = PromptForm::kText;

@@ -52,6 +52,7 @@ class Prompt {
   PromptForm form_ = PromptForm::kTokens;
 
   // What tokens_ lie in.
+  py::object held_;  // a numpy array, which refuses to be resized as long as it is
   std::unique_ptr<uint32_t[]> copy_;
   std::optional<DlpackTensor> tensor_;
   Buffer buffer_;

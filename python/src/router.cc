@@ -91,7 +91,10 @@ void PyRouter::Close() {
 
 void PyRouter::ReadCustomClock() const {
   const py::object clock = clock_callable_;  // held: it may run any code
-  clock_->SetNanos(ToInt64(clock(), "what the clock returns", std::numeric_limits<int64_t>::min(),
+  const py::object nanos = py::reinterpret_steal<py::object>(
+      WithGilOrNever([&] { return PyObject_CallNoArgs(clock.ptr()); }));
+  if (!nanos) throw py::error_already_set();
+  clock_->SetNanos(ToInt64(nanos, "what the clock returns", std::numeric_limits<int64_t>::min(),
                            std::numeric_limits<int64_t>::max()));
 }
 

@@ -3,6 +3,7 @@
 import array
 import ctypes
 import enum
+import subprocess
 import sys
 
 import hypothesis
@@ -51,6 +52,10 @@ class Index:
         return self.value
 
 
+class Subclass(np.ndarray):
+    """Arrays that are not exactly numpy's."""
+
+
 def forms(values):
     """The same token ids in all the forms that can hold them."""
     yield "list", list(values)
@@ -62,6 +67,8 @@ def forms(values):
     yield "ctypes array", (ctypes.c_uint32 * len(values))(*values)
     yield "strided", np.repeat(np.array(values, dtype=np.uint32), 2)[::2]
     yield "reversed", np.array(values[::-1], dtype=np.uint32)[::-1]
+    yield "subclass", np.array(values, dtype=np.uint32).view(Subclass)
+    yield "field", np.array([(0, v, 0) for v in values], dtype="u2,u4,u2")["f1"]
     yield "read-only", read_only(np.array(values, dtype=np.uint32))
     yield "unaligned", unaligned(values)
     yield "dlpack 0", OnlyDlpack(np.array(values, dtype=np.int64), versions=(0,))
@@ -114,6 +121,62 @@ def test_text_is_its_bytes(router, text):
     for form in (text, text.encode(), bytearray(text.encode())):
         assert cached(router, form) == whole_blocks // 4
         assert router.score(form).prompt_tokens == -(-len(text.encode()) // 4)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "",
+        "sys.modules['numpy'] = types.ModuleType('numpy')",
+        "del sys.modules['numpy'].ndarray",
+        "sys.modules['numpy'].ndarray = 5",
+        "sys.modules['numpy'].ndarray = type('ndarray', (), {})",
+        "sys.modules['numpy'].dtype = lambda name: name",
+        "sys.modules['numpy'].arange = lambda *a, **k: [1, 2, 3]",
+    ],
+)
+def test_arrays_are_read_although_somebody_has_changed_numpy(change):
+    """Their own members are looked at only if they are where numpy says they are."""
+    program = f"""
+import sys, types, numpy, prefixrouter
+arrays = [numpy.arange(64, dtype=t) for t in ("uint32", "int64")] + [numpy.zeros((2, 2), "u4")]
+{change}
+router = prefixrouter.PrefixRouter()
+router.add_instance("a")
+for i in range(3):
+    router.route(arrays[i % 2])
+    assert router.score(arrays[0]).rows[0].cached_tokens == 64
+    try:
+        router.route(arrays[2])
+    except ValueError as error:
+        assert "(2, 2)" in str(error)
+    else:
+        raise AssertionError
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_program_without_numpy_does_not_load_it():
+    program = """
+import sys, array, prefixrouter
+router = prefixrouter.PrefixRouter()
+router.add_instance("a")
+class ndarray: pass
+for tokens in (array.array("I", [1]), memoryview(array.array("I", [1])), [1], b"1", "1"):
+    router.route(tokens)
+try:
+    router.route(ndarray())
+except TypeError:
+    pass
+assert "numpy" not in sys.modules
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_text_and_tokens_are_never_the_same_prompt(router):

@@ -150,6 +150,15 @@ bool EngineBlocks::Store(const KvEvent& event, int64_t now_nanos, KvEventCounts*
   return false;
 }
 
+void EngineBlocks::RemoveAdded() {
+  for (EngineBlock* block : added_) {
+    try {
+      table_.Remove(block);
+    } catch (...) {  // it is removed, and the table could not become smaller
+    }
+  }
+}
+
 void EngineBlocks::StoreBlocks(const KvEvent& event, BlockNumber parent, uint64_t key,
                                int64_t now_nanos, KvEventCounts* counts) {
   const Span<const uint64_t> ids = event.block_ids;
@@ -176,21 +185,29 @@ void EngineBlocks::StoreBlocks(const KvEvent& event, BlockNumber parent, uint64_
   for (size_t i = 0; i < ids.size();) {
     // New blocks first get their entries, and then their places in the index.
     added_.clear();
+    added_.reserve(ids.size() - i);
     EngineBlock* known = nullptr;
-    for (uint64_t id : ids.subspan(i)) {
-      coming.id = id;
-      EngineBlock* const block = table_.Add(coming);
-      if (block == nullptr) {
-        known = table_.Find(id);
-        break;
+    bool stored = false;
+    try {
+      for (uint64_t id : ids.subspan(i)) {
+        coming.id = id;
+        EngineBlock* const block = table_.Add(coming);
+        if (block == nullptr) {
+          known = table_.Find(id);
+          break;
+        }
+        added_.push_back(block);
       }
-      added_.push_back(block);
-    }
-    if (!added_.empty()) {
       numbers_.resize(added_.size() * covers);
-      const bool stored =
+      stored =
+          !added_.empty() &&
           index_.Store(slot_, parent, {keys_.data() + (i - hashed_from) * covers, numbers_.size()},
                        tier, now_nanos, {numbers_.data(), numbers_.size()});
+    } catch (...) {
+      RemoveAdded();
+      throw;
+    }
+    if (!added_.empty()) {
       for (size_t j = 0; j < added_.size(); ++j) {
         added_[j]->number = numbers_[(j + 1) * covers - 1];
         if (!stored || (!usual && !AddCopy(added_[j], tier, event.group))) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Only the functions of prefix_router.h leave the C library, all of them, under the versions that
+# Only the functions of its headers leave the C library, all of them, under the versions that
 # the export list gives.
 #
 # Usage: exports_test.sh LIBRARY CAPI_DIR
@@ -10,8 +10,8 @@ capi=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# prefix_router.h: what is declared with PREFIX_ROUTER_API, which may stand on the line before.
-tr '\n' ' ' <"$capi/prefix_router.h" |
+# The headers: what is declared with PREFIX_ROUTER_API, which may stand on the line before.
+cat "$capi"/prefix_router*.h | tr '\n' ' ' |
   grep -oE 'PREFIX_ROUTER_API [a-z0-9_* ]*\bprefix_router_[a-z0-9_]+ *\(' |
   grep -oE 'prefix_router_[a-z0-9_]+ *\($' | tr -d ' (' | sort >"$work/header"
 # prefix_router.map: function@node.

@@ -26,6 +26,13 @@ static_assert(PREFIX_ROUTER_KV_PARTIAL == static_cast<int>(KvAttention::kPartial
 static_assert(PREFIX_ROUTER_KV_ARRAYS_SHORT == static_cast<int>(KvEventEncoding::kArraysShort) &&
               PREFIX_ROUTER_KV_MAPS == static_cast<int>(KvEventEncoding::kMaps) &&
               PREFIX_ROUTER_KV_SGLANG_ARRAYS == static_cast<int>(KvEventEncoding::kSglangArrays));
+static_assert(PREFIX_ROUTER_KV_ACTION_APPLY == static_cast<int>(KvStreamActionKind::kApply) + 1 &&
+              PREFIX_ROUTER_KV_ACTION_CLEAR == static_cast<int>(KvStreamActionKind::kClear) + 1 &&
+              PREFIX_ROUTER_KV_ACTION_FETCH == static_cast<int>(KvStreamActionKind::kFetch) + 1);
+static_assert(PREFIX_ROUTER_KV_STATE_LIVE == static_cast<int>(KvStreamState::kLive) &&
+              PREFIX_ROUTER_KV_STATE_REPLAYING == static_cast<int>(KvStreamState::kReplaying) &&
+              PREFIX_ROUTER_KV_STATE_RETIRED == static_cast<int>(KvStreamState::kRetired));
+static_assert(PREFIX_ROUTER_KV_END_OF_REPLAY == kKvEndOfReplay);
 static_assert(PREFIX_ROUTER_KV_UNKNOWN_OFFSET == KvMultimodal::kUnknownOffset);
 
 constexpr uint32_t kMaxEngineBlockSize = 1 << 20;
@@ -167,6 +174,104 @@ void FillResult(const KvEventResult& result, const KvEventBatch& batch,
   c.last_event_id = decoder != nullptr ? decoder->last_event_id() : -1;
   c.lost_events = decoder != nullptr ? decoder->lost_events() : 0;
   FillCounts(result.counts, c.counts);
+}
+
+// ---- Streams ------------------------------------------------------------------------------------
+
+int32_t ReadStreamOptions(const prefix_router_kv_stream_options* in, KvEventStreamOptions* out) {
+  if (in == nullptr) return 0;
+  Input<prefix_router_kv_stream_options> input;
+  int32_t status = input.Read(in, "options");
+  if (status != 0) return status;
+  const prefix_router_kv_stream_options& c = *input;
+  status = CheckFlag(c.no_replay, "no_replay");
+  if (status == 0) status = CheckFlag(c.keep_on_loss, "keep_on_loss");
+  if (status != 0) return status;
+  out->has_replay = c.no_replay == 0;
+  out->clear_on_loss = c.keep_on_loss == 0;
+  SetUnlessZero(&out->max_held_messages, c.max_held_messages);
+  SetUnlessZero(&out->max_held_bytes, c.max_held_bytes);
+  SetUnlessZero(&out->replay_attempts, c.replay_attempts);
+  SetUnlessZero(&out->retry_delay_s, c.retry_delay_s);
+  return 0;
+}
+
+int32_t ReadFrames(const prefix_router_kv_frame* in, size_t count,
+                   std::vector<std::string_view>* out) {
+  if (int32_t status = CheckArray(in, count, "frames"); status != 0) return status;
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t status =
+        CheckArray(in[i].data, in[i].size, (ElementName("frames", i) + ".data").c_str());
+    if (status != 0) return status;
+    out->emplace_back(static_cast<const char*>(in[i].data), in[i].size);
+  }
+  return 0;
+}
+
+void Fill(const KvStreamAction& a, prefix_router_kv_action* out) {
+  auto& c = *out;
+  const bool fetch = a.kind == KvStreamActionKind::kFetch;
+  c.kind = static_cast<int32_t>(a.kind) + 1;
+  c.has_seq = fetch || a.has_seq ? 1 : 0;
+  c.seq = a.seq;
+  c.payload = a.payload.data();
+  c.payload_size = a.payload.size();
+  c.fetch = a.fetch;
+  c.delay_s = a.delay_s;
+}
+
+void Fill(const KvFrames& f, prefix_router_kv_message* out) {
+  auto& c = *out;
+  c.topic = f.topic.data();
+  c.topic_size = f.topic.size();
+  c.payload = f.payload.data();
+  c.payload_size = f.payload.size();
+  c.seq = f.seq;
+  c.has_seq = f.has_seq ? 1 : 0;
+  c.reserved = 0;
+}
+
+void Fill(const KvTopic& t, prefix_router_kv_topic* out) {
+  auto& c = *out;
+  c.address = t.address.data();
+  c.address_size = t.address.size();
+  c.host = t.host.data();
+  c.host_size = t.host.size();
+  c.model = t.model.data();
+  c.model_size = t.model.size();
+  c.port = t.port;
+  c.reserved = 0;
+}
+
+void FillStream(const KvEventStream& stream, prefix_router_kv_stream_stats* out) {
+  const KvEventStreamStats s = stream.Stats();
+  auto& c = *out;
+  c.instance = stream.instance().value;
+  c.state = static_cast<int32_t>(s.state);
+  c.connected = s.connected ? 1 : 0;
+  c.complete = s.complete ? 1 : 0;
+  c.has_last = s.has_last ? 1 : 0;
+  c.last_applied = s.last_applied;
+  c.behind = s.behind;
+  c.held = s.held;
+  c.held_bytes = s.held_bytes;
+  c.fetch = stream.fetch();
+  c.last_live_s = s.last_live_s;
+  c.last_applied_s = s.last_applied_s;
+  c.applied = s.applied;
+  c.applied_replay = s.applied_replay;
+  c.unnumbered = s.unnumbered;
+  c.duplicates = s.duplicates;
+  c.gaps = s.gaps;
+  c.lost = s.lost;
+  c.restarts = s.restarts;
+  c.clears = s.clears;
+  c.replays = s.replays;
+  c.replays_ended = s.replays_ended;
+  c.replays_failed = s.replays_failed;
+  c.dropped = s.dropped;
+  c.malformed = s.malformed;
+  c.ignored = s.ignored;
 }
 
 }  // namespace prefixrouter::capi

@@ -4,11 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "capi/boundary.h"
 #include "capi/convert.h"
+#include "capi/prefix_router_event_stream.h"
 #include "capi/prefix_router_events.h"
+#include "prefixrouter/kv_event_frames.h"
+#include "prefixrouter/kv_event_stream.h"
 #include "prefixrouter/kv_events.h"
 
 namespace prefixrouter::capi {
@@ -37,6 +41,17 @@ int32_t ReadEncoderOptions(const prefix_router_kv_encoder_options* in, EncoderOp
 // What a call tells of a batch. decoder: null when there was none.
 void FillResult(const KvEventResult& result, const KvEventBatch& batch,
                 const KvEventDecoder* decoder, prefix_router_kv_result* out);
+
+// `in` may be null: all defaults.
+int32_t ReadStreamOptions(const prefix_router_kv_stream_options* in, KvEventStreamOptions* out);
+int32_t ReadFrames(const prefix_router_kv_frame* in, size_t count,
+                   std::vector<std::string_view>* out);
+
+// All members but struct_size.
+void Fill(const KvStreamAction& action, prefix_router_kv_action* out);
+void Fill(const KvFrames& frames, prefix_router_kv_message* out);
+void Fill(const KvTopic& topic, prefix_router_kv_topic* out);
+void FillStream(const KvEventStream& stream, prefix_router_kv_stream_stats* out);
 
 }  // namespace prefixrouter::capi
 

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "prefixrouter/kv_event_stream.h"
 #include "prefixrouter/kv_events.h"
 #include "prefixrouter/prefix_router.h"
 
@@ -13,6 +14,12 @@ struct prefix_router {
 
 struct prefix_router_kv_decoder {
   prefixrouter::KvEventDecoder cpp;
+};
+
+struct prefix_router_kv_stream {
+  prefixrouter::KvEventStream cpp;
+  prefixrouter::KvEventStream::Actions actions;  // of the last input
+  size_t taken;                                  // of them, from the front
 };
 
 #endif  // PREFIXROUTER_CAPI_HANDLES_H_

@@ -72,8 +72,8 @@ install(DIRECTORY include/prefixrouter DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
 if(TARGET prefixrouter_capi)
   prefix_router_install_target(capi prefixrouter_capi)
   prefix_router_install_pkgconfig(prefixrouter-c prefixrouter_capi "${PROJECT_DESCRIPTION}, C interface")
-  install(FILES capi/prefix_router.h capi/prefix_router_events.h capi/prefix_router_stats.h
-                capi/prefix_router_types.h
+  install(FILES capi/prefix_router.h capi/prefix_router_event_stream.h capi/prefix_router_events.h
+                capi/prefix_router_stats.h capi/prefix_router_types.h
           DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 endif()
 

@@ -9,6 +9,8 @@ constexpr uint32_t kLargestBlock = 1u << 20;  // tokens
 // In place of a number, until it is known.
 constexpr BlockNumber kComing = UINT32_MAX;
 
+uint32_t TierBit(uint32_t tier) { return 1u << tier; }
+
 }  // namespace
 
 EngineBlocks::EngineBlocks(PrefixIndex* index, const BlockHasher* hasher, uint32_t slot,
@@ -181,7 +183,7 @@ void EngineBlocks::StoreBlocks(const KvEvent& event, BlockNumber parent, uint64_
   const size_t growth = table_.GrowthBytes(ids);
   if (growth != 0 && !index_.MakeRoomForConfirmed(growth)) return no_room(ids.size());
   const bool usual = event.group == usual_group_;
-  EngineBlock coming = {0, kComing, usual ? 1u << tier & 0xfu : 0u, 0, 0, covers & 0x3ffffffu};
+  EngineBlock coming = {0, kComing, usual ? TierBit(tier) & 0xfu : 0u, 0, 0, covers & 0x3ffffffu};
   for (size_t i = 0; i < ids.size();) {
     // New blocks first get their entries, and then their places in the index.
     added_.clear();
@@ -384,7 +386,7 @@ uint32_t EngineBlocks::TiersOf(const EngineBlock& block) const {
 
 bool EngineBlocks::AddCopy(EngineBlock* block, uint32_t tier, uint32_t group) {
   if (group == usual_group_ && (block->tiers >> tier & 1) == 0) {
-    block->tiers |= 1u << tier & 0xfu;
+    block->tiers = (block->tiers | TierBit(tier)) & 0xfu;
     return true;
   }
   std::vector<Copies>* all = nullptr;
@@ -432,7 +434,7 @@ bool EngineBlocks::TakeCopy(EngineBlock* block, uint32_t tier, uint32_t group) {
     }
   }
   if (group != usual_group_ || (block->tiers >> tier & 1) == 0) return false;
-  block->tiers &= ~(1u << tier) & 0xfu;
+  block->tiers = block->tiers & ~TierBit(tier) & 0xfu;
   return true;
 }
 

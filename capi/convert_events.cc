@@ -243,10 +243,8 @@ void Fill(const KvTopic& t, prefix_router_kv_topic* out) {
   c.reserved = 0;
 }
 
-void FillStream(const KvEventStream& stream, prefix_router_kv_stream_stats* out) {
-  const KvEventStreamStats s = stream.Stats();
+void Fill(const KvEventStreamStats& s, prefix_router_kv_stream_stats* out) {
   auto& c = *out;
-  c.instance = stream.instance().value;
   c.state = static_cast<int32_t>(s.state);
   c.connected = s.connected ? 1 : 0;
   c.complete = s.complete ? 1 : 0;
@@ -255,7 +253,6 @@ void FillStream(const KvEventStream& stream, prefix_router_kv_stream_stats* out)
   c.behind = s.behind;
   c.held = s.held;
   c.held_bytes = s.held_bytes;
-  c.fetch = stream.fetch();
   c.last_live_s = s.last_live_s;
   c.last_applied_s = s.last_applied_s;
   c.applied = s.applied;

@@ -51,7 +51,8 @@ int32_t ReadFrames(const prefix_router_kv_frame* in, size_t count,
 void Fill(const KvStreamAction& action, prefix_router_kv_action* out);
 void Fill(const KvFrames& frames, prefix_router_kv_message* out);
 void Fill(const KvTopic& topic, prefix_router_kv_topic* out);
-void FillStream(const KvEventStream& stream, prefix_router_kv_stream_stats* out);
+// But for instance and fetch, which a stream tells apart from its statistics.
+void Fill(const KvEventStreamStats& stats, prefix_router_kv_stream_stats* out);
 
 }  // namespace prefixrouter::capi
 

@@ -263,8 +263,11 @@ int32_t prefix_router_kv_stream_get_stats(const prefix_router_kv_stream* stream,
   return Guard([&] {
     if (stream == nullptr) return FailNull("stream");
     if (int32_t status = CheckOutput(stats, "stats"); status != 0) return status;
-    WriteOutput(stats, stats->struct_size,
-                [&](prefix_router_kv_stream_stats* whole) { FillStream(stream->cpp, whole); });
+    WriteOutput(stats, stats->struct_size, [&](prefix_router_kv_stream_stats* whole) {
+      Fill(stream->cpp.Stats(), whole);
+      whole->instance = stream->cpp.instance().value;
+      whole->fetch = stream->cpp.fetch();
+    });
     return 0;
   });
 }

@@ -44,6 +44,22 @@ int32_t CheckTail(const void* data, size_t known_size, size_t struct_size, const
                   " bytes of the struct, and byte " + std::to_string(set - bytes) + " is not 0");
 }
 
+int32_t CheckFlag(int32_t value, const char* name) {
+  if (value == 0 || value == 1) return 0;
+  return Invalid(std::string(name) + " must be 0 or 1, got " + std::to_string(value));
+}
+
+int32_t CheckUnused(uint32_t value, const char* name) {
+  if (value == 0) return 0;
+  return Fail(
+      StatusCode::kUnimplemented,
+      std::string(name) + " has bits that this library does not know: " + std::to_string(value));
+}
+
+std::string ElementName(const char* array, size_t index) {
+  return std::string(array) + "[" + std::to_string(index) + "]";
+}
+
 int32_t FailString(size_t size, const char* name) {
   if (size == SIZE_MAX) return FailNull(name);
   return Invalid(std::string(name) + " is NULL with a size of " + std::to_string(size));
@@ -66,6 +82,22 @@ int32_t CheckCapacity(size_t needed, size_t capacity, size_t* count) {
   if (needed <= capacity) return 0;
   return Fail(StatusCode::kOutOfRange, "capacity is " + std::to_string(capacity) + ", and " +
                                            std::to_string(needed) + " are needed");
+}
+
+int32_t CheckText(const char* buffer, size_t capacity, size_t* size) {
+  if (size == nullptr) return FailNull("size");
+  return CheckList(buffer, capacity, size, "buffer");
+}
+
+int32_t WriteText(std::string_view text, char* buffer, size_t capacity, size_t* size) {
+  *size = text.size();
+  size_t needed;
+  if (int32_t status = CheckCapacity(text.size() + 1, capacity, &needed); status != 0) {
+    return status;
+  }
+  text.copy(buffer, text.size());
+  buffer[text.size()] = '\0';
+  return 0;
 }
 
 }  // namespace prefixrouter::capi

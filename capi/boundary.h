@@ -109,6 +109,20 @@ void WriteOutput(T* out, size_t struct_size, FillStruct fill) {
   out->struct_size = struct_size;
 }
 
+// Fails unless it is 0 or 1; `name` is that of the member.
+int32_t CheckFlag(int32_t value, const char* name);
+// For members and bits that later versions may use: fails unless 0.
+int32_t CheckUnused(uint32_t value, const char* name);
+
+// Element `index` of a caller's array, whose first element tells the size of all.
+template <typename T>
+const T* Element(const T* first, size_t index) {
+  return reinterpret_cast<const T*>(reinterpret_cast<const char*>(first) +
+                                    index * first->struct_size);
+}
+// "ranks[2]"
+std::string ElementName(const char* array, size_t index);
+
 // ---- Strings and lists --------------------------------------------------------------------------
 
 // A string that the caller passed as pointer and size. Not valid when the pointer is NULL and the
@@ -128,6 +142,11 @@ int32_t CheckArray(const void* array, size_t count, const char* name);
 int32_t CheckList(const void* list, size_t capacity, size_t* count, const char* name);
 // Sets *count; OK if that many elements fit.
 int32_t CheckCapacity(size_t needed, size_t capacity, size_t* count);
+
+// The same for a caller's buffer of characters.
+int32_t CheckText(const char* buffer, size_t capacity, size_t* size);
+// Writes `text` with a terminating zero if it fits; *size becomes its length in any case.
+int32_t WriteText(std::string_view text, char* buffer, size_t capacity, size_t* size);
 
 }  // namespace prefixrouter::capi
 

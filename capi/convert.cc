@@ -37,40 +37,7 @@ static_assert(PREFIX_ROUTER_SGLANG == static_cast<int>(Engine::kSglang) &&
 static_assert(PREFIX_ROUTER_DURATION_BUCKETS == DurationHistogram::kBuckets);
 static_assert(std::string_view(PREFIX_ROUTER_METRICS_CONTENT_TYPE) == kMetricsContentType);
 
-// 0 means that the member keeps its default.
-template <typename To, typename From>
-void SetUnlessZero(To* member, From value) {
-  if (value != 0) *member = static_cast<To>(value);
-}
-// For numbers whose default is not 0, and which may be 0.
-void SetUnlessZero(double* member, double value) {
-  if (value != 0) *member = value == PREFIX_ROUTER_ZERO ? 0 : value;
-}
 double OrZero(double value) { return value == 0 ? PREFIX_ROUTER_ZERO : value; }
-
-int32_t CheckFlag(int32_t value, const char* name) {
-  if (value == 0 || value == 1) return 0;
-  return Invalid(std::string(name) + " must be 0 or 1, got " + std::to_string(value));
-}
-
-// Members and bits that later versions may use.
-int32_t CheckUnused(uint32_t value, const char* name) {
-  if (value == 0) return 0;
-  return Fail(
-      StatusCode::kUnimplemented,
-      std::string(name) + " has bits that this library does not know: " + std::to_string(value));
-}
-
-// Element `index` of a caller's array.
-template <typename T>
-const T* Element(const T* first, size_t index) {
-  return reinterpret_cast<const T*>(reinterpret_cast<const char*>(first) +
-                                    index * first->struct_size);
-}
-
-std::string ElementName(const char* array, size_t index) {
-  return std::string(array) + "[" + std::to_string(index) + "]";
-}
 
 int32_t ReadRank(const prefix_router_engine_rank_metrics* in, size_t struct_size, const char* name,
                  EngineRankMetrics* out) {
@@ -149,6 +116,9 @@ int32_t ReadOptions(const prefix_router_options* in, RouterOptions* out) {
     out->clock = std::make_shared<CallbackClock>(c);
   }
   SetUnlessZero(&out->latency_interval_s, c.latency_interval_s);
+  SetUnlessZero(&out->cpu_tier_weight, c.cpu_tier_weight);
+  SetUnlessZero(&out->disk_tier_weight, c.disk_tier_weight);
+  SetUnlessZero(&out->external_tier_weight, c.external_tier_weight);
   return 0;
 }
 
@@ -158,7 +128,12 @@ int32_t ReadInstanceOptions(const prefix_router_instance_options* in, InstanceOp
   const prefix_router_instance_options& c = *input;
   std::string_view name;
   if (int32_t status = ReadString(c.name, c.name_size, "name", &name); status != 0) return status;
+  std::string_view model;
+  if (int32_t status = ReadString(c.model, c.model_size, "model", &model); status != 0) {
+    return status;
+  }
   out->name = name;
+  out->model = model;
   out->rank = c.rank;
   SetUnlessZero(&out->capacity_blocks, c.capacity_blocks);
   SetUnlessZero(&out->prefill_tokens_per_s, c.prefill_tokens_per_s);
@@ -353,6 +328,9 @@ void Fill(const RouterOptions& o, prefix_router_options* out) {
   c.clock_callback = clock != nullptr ? clock->callback() : nullptr;
   c.clock_user_data = clock != nullptr ? clock->user_data() : nullptr;
   c.latency_interval_s = OrZero(o.latency_interval_s);
+  c.cpu_tier_weight = OrZero(o.cpu_tier_weight);
+  c.disk_tier_weight = OrZero(o.disk_tier_weight);
+  c.external_tier_weight = OrZero(o.external_tier_weight);
 }
 
 void Fill(const Decision& d, prefix_router_decision* out) {
@@ -374,6 +352,7 @@ void Fill(const Decision& d, prefix_router_decision* out) {
   c.candidates = d.candidates;
   c.stale_report = d.stale_report ? 1 : 0;
   c.reserved = 0;
+  c.cached_credit_tokens = d.cached_credit_tokens;
 }
 
 void Fill(const ScoreTable& t, prefix_router_score_table* out) {
@@ -395,6 +374,7 @@ void Fill(const ScoreRow& r, prefix_router_score_row* out) {
   c.cost_total = r.cost.total;
   c.requests_in_flight = r.requests_in_flight;
   c.pending_tokens = r.pending_tokens;
+  c.cached_credit_tokens = r.cached_credit_tokens;
 }
 
 void Fill(const RouterStats& s, prefix_router_stats* out) {
@@ -433,6 +413,8 @@ void Fill(const RouterStats& s, prefix_router_stats* out) {
   std::copy(std::begin(s.route_duration.counts), std::end(s.route_duration.counts),
             c.route_duration_counts);
   c.route_duration_sum_s = s.route_duration.sum_s;
+  c.kv_event_batches = s.kv_event_batches;
+  FillCounts(s.kv_events, c.kv_events);
 }
 
 void Fill(const InstanceStats& s, prefix_router_instance_stats* out) {
@@ -463,6 +445,16 @@ void Fill(const InstanceStats& s, prefix_router_instance_stats* out) {
   c.reported_running_requests = s.reported_running_requests;
   c.reported_waiting_requests = s.reported_waiting_requests;
   c.reported_kv_usage = s.reported_kv_usage;
+  const auto confirmed = [&s](KvTier tier) { return s.confirmed_blocks[static_cast<int>(tier)]; };
+  c.event_driven = s.event_driven ? 1 : 0;
+  c.reserved2 = 0;
+  c.last_event_age_s = s.last_event_age_s;
+  c.engine_blocks = s.engine_blocks;
+  c.confirmed_gpu_blocks = confirmed(KvTier::kGpu);
+  c.confirmed_cpu_blocks = confirmed(KvTier::kCpu);
+  c.confirmed_disk_blocks = confirmed(KvTier::kDisk);
+  c.confirmed_external_blocks = confirmed(KvTier::kExternal);
+  FillCounts(s.kv_events, c.kv_events);
 }
 
 void Fill(const EngineMetrics& m, prefix_router_engine_metrics* out) {

@@ -24,11 +24,30 @@ template <>
 inline constexpr size_t kFirstSize<prefix_router_options> = offsetof(prefix_router_options,
                                                                      latency_interval_s);
 template <>
+inline constexpr size_t kFirstSize<prefix_router_instance_options> =
+    offsetof(prefix_router_instance_options, model);
+template <>
+inline constexpr size_t kFirstSize<prefix_router_decision> = offsetof(prefix_router_decision,
+                                                                      cached_credit_tokens);
+template <>
+inline constexpr size_t kFirstSize<prefix_router_score_row> = offsetof(prefix_router_score_row,
+                                                                       cached_credit_tokens);
+template <>
 inline constexpr size_t kFirstSize<prefix_router_stats> = offsetof(prefix_router_stats,
                                                                    unavailable);
 template <>
 inline constexpr size_t kFirstSize<prefix_router_instance_stats> =
     offsetof(prefix_router_instance_stats, decided_by_lowest_cost);
+
+// 0 means that the member keeps its default.
+template <typename To, typename From>
+void SetUnlessZero(To* member, From value) {
+  if (value != 0) *member = static_cast<To>(value);
+}
+// For numbers whose default is not 0, and which may be 0.
+inline void SetUnlessZero(double* member, double value) {
+  if (value != 0) *member = value == PREFIX_ROUTER_ZERO ? 0 : value;
+}
 
 int32_t ReadOptions(const prefix_router_options* in, RouterOptions* out);
 int32_t ReadInstanceOptions(const prefix_router_instance_options* in, InstanceOptions* out);
@@ -86,6 +105,9 @@ int32_t WithRequest(const prefix_router_request* in, Call call) {
   });
 }
 
+// All PREFIX_ROUTER_KV_OUTCOMES of them.
+void FillCounts(const KvEventCounts& counts, uint64_t* out);
+
 // All members but struct_size.
 void Fill(const RouterOptions& options, prefix_router_options* out);
 void Fill(const Decision& decision, prefix_router_decision* out);
@@ -95,6 +117,36 @@ void Fill(const RouterStats& stats, prefix_router_stats* out);
 void Fill(const InstanceStats& stats, prefix_router_instance_stats* out);
 void Fill(const EngineMetrics& metrics, prefix_router_engine_metrics* out);
 void Fill(const EngineRankMetrics& metrics, prefix_router_engine_rank_metrics* out);
+
+// Fills the caller's struct, which has been checked.
+template <typename Cpp, typename C>
+void Write(const Cpp& value, C* out, size_t struct_size) {
+  WriteOutput(out, struct_size, [&value](C* whole) { Fill(value, whole); });
+}
+template <typename Cpp, typename C>
+void Write(const Cpp& value, C* out) {
+  Write(value, out, out->struct_size);
+}
+
+// For lists of structs: the caller's first element tells the size of all. `name` is that of the
+// list.
+template <typename Row>
+int32_t CheckRows(const Row* rows, size_t capacity, size_t* count, const char* name = "rows") {
+  if (int32_t status = CheckList(rows, capacity, count, name); status != 0) return status;
+  return capacity == 0 ? 0 : CheckOutput(rows, (std::string(name) + "[0]").c_str());
+}
+
+// REQUIRES: they fit.
+template <typename Row, typename Cpp>
+void WriteRows(const std::vector<Cpp>& values, Row* rows) {
+  if (values.empty()) return;
+  const size_t stride = rows->struct_size;
+  char* out = reinterpret_cast<char*>(rows);
+  for (const Cpp& value : values) {
+    Write(value, reinterpret_cast<Row*>(out), stride);
+    out += stride;
+  }
+}
 
 }  // namespace prefixrouter::capi
 

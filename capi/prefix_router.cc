@@ -11,6 +11,7 @@
 
 #include "capi/boundary.h"
 #include "capi/convert.h"
+#include "capi/handles.h"
 #include "lib/options.h"
 #include "prefixrouter/engine_metrics.h"
 #include "prefixrouter/prefix_router.h"
@@ -19,59 +20,7 @@
 using namespace prefixrouter;
 using namespace prefixrouter::capi;
 
-struct prefix_router {
-  std::unique_ptr<PrefixRouter> cpp;
-};
-
 namespace {
-
-// Fills the caller's struct, which has been checked.
-template <typename Cpp, typename C>
-void Write(const Cpp& value, C* out, size_t struct_size) {
-  WriteOutput(out, struct_size, [&value](C* whole) { Fill(value, whole); });
-}
-template <typename Cpp, typename C>
-void Write(const Cpp& value, C* out) {
-  Write(value, out, out->struct_size);
-}
-
-// For lists of structs: the caller's first element tells the size of all. `name` is that of the
-// list.
-template <typename Row>
-int32_t CheckRows(const Row* rows, size_t capacity, size_t* count, const char* name = "rows") {
-  if (int32_t status = CheckList(rows, capacity, count, name); status != 0) return status;
-  return capacity == 0 ? 0 : CheckOutput(rows, (std::string(name) + "[0]").c_str());
-}
-
-// REQUIRES: they fit.
-template <typename Row, typename Cpp>
-void WriteRows(const std::vector<Cpp>& values, Row* rows) {
-  if (values.empty()) return;
-  const size_t stride = rows->struct_size;
-  char* out = reinterpret_cast<char*>(rows);
-  for (const Cpp& value : values) {
-    Write(value, reinterpret_cast<Row*>(out), stride);
-    out += stride;
-  }
-}
-
-// For texts: writes `text` with a terminating zero if (buffer, capacity) has room for it; *size
-// becomes its length in any case.
-int32_t WriteText(std::string_view text, char* buffer, size_t capacity, size_t* size) {
-  *size = text.size();
-  size_t needed;
-  if (int32_t status = CheckCapacity(text.size() + 1, capacity, &needed); status != 0) {
-    return status;
-  }
-  text.copy(buffer, text.size());
-  buffer[text.size()] = '\0';
-  return 0;
-}
-
-int32_t CheckText(const char* buffer, size_t capacity, size_t* size) {
-  if (size == nullptr) return FailNull("size");
-  return CheckList(buffer, capacity, size, "buffer");
-}
 
 int32_t RenderSources(Span<const MetricsSource> sources,
                       const prefix_router_metrics_options* options, char* buffer, size_t capacity,

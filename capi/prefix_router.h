@@ -69,12 +69,6 @@
 #include "prefix_router_stats.h"
 #include "prefix_router_types.h"
 
-#if defined(__GNUC__)
-#define PREFIX_ROUTER_API __attribute__((visibility("default")))
-#else
-#define PREFIX_ROUTER_API
-#endif
-
 // The ABI that this header describes. The minor number grows when functions or members are added.
 #define PREFIX_ROUTER_ABI_MAJOR 1
 #define PREFIX_ROUTER_ABI_MINOR 1

@@ -11,6 +11,36 @@
 extern "C" {
 #endif
 
+// ---- Outcomes of KV events ----------------------------------------------------------------------
+
+// What has become of the blocks and events of an engine, and why something was left out. Index into
+// arrays of counts. docs/kv_events.md says what to do about each.
+enum {
+  // Blocks.
+  PREFIX_ROUTER_KV_OUTCOME_STORED = 0,            // taken over
+  PREFIX_ROUTER_KV_OUTCOME_REMOVED = 1,           // taken over
+  PREFIX_ROUTER_KV_OUTCOME_ALREADY_GONE = 2,      // removed, but not held: nothing to do
+  PREFIX_ROUTER_KV_OUTCOME_COPY_REMOVED = 3,      // one of several copies; the block is still held
+  PREFIX_ROUTER_KV_OUTCOME_NOT_COUNTED = 4,       // not full attention, or a tier of weight 0
+  PREFIX_ROUTER_KV_OUTCOME_UNKNOWN_PARENT = 5,    // an earlier event was lost: ask for a replay
+  PREFIX_ROUTER_KV_OUTCOME_NO_TOKENS = 6,         // stored without tokens, and not held in any tier
+  PREFIX_ROUTER_KV_OUTCOME_WRONG_BLOCK_SIZE = 7,  // no multiple or divisor of block_size
+  PREFIX_ROUTER_KV_OUTCOME_PARTIAL_BLOCK = 8,     // not the tokens that a block has (TensorRT-LLM)
+  PREFIX_ROUTER_KV_OUTCOME_BUDGET_FULL = 9,       // no room within index_budget_bytes
+  // Events.
+  PREFIX_ROUTER_KV_OUTCOME_CLEARED = 10,
+  PREFIX_ROUTER_KV_OUTCOME_NOT_DENSE = 11,        // tokens do not cover the blocks one by one
+  PREFIX_ROUTER_KV_OUTCOME_UNKNOWN_EVENT = 12,    // a tag that is not known
+  PREFIX_ROUTER_KV_OUTCOME_MALFORMED_EVENT = 13,  // a missing or wrong field
+  PREFIX_ROUTER_KV_OUTCOME_UNKNOWN_FIELD = 14,    // left out; the rest of the event was used
+  PREFIX_ROUTER_KV_OUTCOME_SMALLER_WINDOW = 15,   // than the largest (TensorRT-LLM)
+  // Messages.
+  PREFIX_ROUTER_KV_OUTCOME_MALFORMED_MESSAGE = 16,
+  PREFIX_ROUTER_KV_OUTCOME_OLD_GENERATION = 17  // for an instance that was removed
+};
+// Elements of arrays of counts: room for later outcomes, which are 0 now.
+enum { PREFIX_ROUTER_KV_OUTCOMES = 32 };
+
 // ---- Statistics of a router ---------------------------------------------------------------------
 
 // Buckets of a histogram of durations: bucket i counts those of at most
@@ -64,6 +94,9 @@ typedef struct prefix_router_stats {
   // are many (prefix_router_options.latency_interval_s).
   uint64_t route_duration_counts[PREFIX_ROUTER_DURATION_BUCKETS];
   double route_duration_sum_s;
+  // KV events, of all instances that were ever there.
+  uint64_t kv_event_batches;
+  uint64_t kv_events[PREFIX_ROUTER_KV_OUTCOMES];
 } prefix_router_stats;
 
 // One for each live instance; prefix_router_get_instance_name tells its name.
@@ -102,6 +135,17 @@ typedef struct prefix_router_instance_stats {
   int64_t reported_running_requests;
   int64_t reported_waiting_requests;
   double reported_kv_usage;
+  // KV events. Without any all are 0, but for last_event_age_s.
+  int32_t event_driven;  // 1: some batch of its events has been applied
+  uint32_t reserved2;
+  double last_event_age_s;  // since the last batch was applied; negative: there was none
+  uint64_t engine_blocks;   // that its events have stored, by the engine's count
+  // Of blocks_held, those confirmed by events, by their best tier.
+  uint64_t confirmed_gpu_blocks;
+  uint64_t confirmed_cpu_blocks;
+  uint64_t confirmed_disk_blocks;
+  uint64_t confirmed_external_blocks;
+  uint64_t kv_events[PREFIX_ROUTER_KV_OUTCOMES];  // since it was added
 } prefix_router_instance_stats;
 
 // ---- Metrics of a router, for Prometheus --------------------------------------------------------

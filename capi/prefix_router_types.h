@@ -7,6 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if defined(__GNUC__)
+#define PREFIX_ROUTER_API __attribute__((visibility("default")))
+#else
+#define PREFIX_ROUTER_API
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -23,7 +29,7 @@ typedef struct prefix_router_policy_input {
   size_t size;
   const uint64_t* instances;
   const uint8_t* eligible;         // 1, or 0: removed, not ready or not allowed; never chosen
-  const uint32_t* cached_blocks;   // leading blocks of the prompt that the instance holds
+  const uint32_t* cached_blocks;   // leading blocks of the prompt that it holds, tiers weighted
   const float* pending_tokens;     // assigned to the instance and not yet prefilled
   const float* tokens_per_s;       // prefill rate, > 0
   const float* seconds_per_token;  // 1 / (tokens_per_s * weight)
@@ -138,7 +144,8 @@ typedef struct prefix_router_options {
   double session_slack_s;
 
   // Memory of the prefix index, a hard limit. Bytes, at least 65,536; default 2^30. Plan 9 bytes
-  // for each distinct block.
+  // for each distinct block; of those that KV events have stored, 25 for each block and instance,
+  // and 32 for each distinct one.
   uint64_t index_budget_bytes;
   // Longest prompt. Tokens (text: estimated), 1 to 2^24; default 2^24.
   uint64_t max_prompt_tokens;
@@ -156,6 +163,12 @@ typedef struct prefix_router_options {
   // and all of them where they are fewer; a timed call takes about 40 ns longer. Seconds,
   // PREFIX_ROUTER_ZERO to time every call, infinity to time none; default 0.0001.
   double latency_interval_s;
+  // How much of a cached token's prefill is saved when KV events say that it is not on the GPU but
+  // in CPU memory, on disk, or outside of the machine. PREFIX_ROUTER_ZERO: it does not count as
+  // cached. Up to 1, or PREFIX_ROUTER_ZERO; defaults 0.8, 0.5 and 0.5.
+  double cpu_tier_weight;
+  double disk_tier_weight;
+  double external_tier_weight;
 } prefix_router_options;
 
 // ---- Instances ----------------------------------------------------------------------------------
@@ -175,6 +188,12 @@ typedef struct prefix_router_instance_options {
   // Share of the traffic relative to others, on top of its rate. More than 0, up to 1000; default
   // 1.
   double weight;
+
+  // From ABI 1.1 on.
+  // prefix_router_request.model of the prompts that are routed to it, for its KV events, which do
+  // not name the model. Up to 65,535 bytes; default: none, as in requests that name none.
+  const char* model;
+  size_t model_size;
 } prefix_router_instance_options;
 
 enum {
@@ -290,6 +309,11 @@ typedef struct prefix_router_decision {
   uint32_t candidates;   // instances that were ready and allowed
   int32_t stale_report;  // 1: the engine's report was too old, own counts alone decided
   uint32_t reserved;
+
+  // From ABI 1.1 on.
+  // cached_tokens, those below the GPU at their weight (prefix_router_options.cpu_tier_weight and
+  // so on): how many tokens of prefill are saved.
+  uint64_t cached_credit_tokens;
 } prefix_router_decision;
 
 // ---- Leases -------------------------------------------------------------------------------------
@@ -328,6 +352,9 @@ typedef struct prefix_router_score_row {
   double cost_total;  // +infinity when not eligible
   int64_t requests_in_flight;
   double pending_tokens;
+
+  // From ABI 1.1 on.
+  uint64_t cached_credit_tokens;
 } prefix_router_score_row;
 
 #ifdef __cplusplus

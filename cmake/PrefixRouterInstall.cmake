@@ -5,7 +5,8 @@
 #   find_package(prefixrouter COMPONENTS capi)     the C library alone; needs nothing else
 #   find_package(prefixrouter COMPONENTS simulator)   prefixrouter::simulator
 #   find_package(prefixrouter COMPONENTS zmq)      prefixrouter::zmq
-#   pkg-config prefixrouter, prefixrouter-c, prefixrouter-zmq
+#   find_package(prefixrouter COMPONENTS zmq_capi)   prefixrouter::zmq_capi
+#   pkg-config prefixrouter, prefixrouter-c, prefixrouter-zmq, prefixrouter-zmq-c
 include(CMakePackageConfigHelpers)
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/prefixrouter")
@@ -84,8 +85,16 @@ install(DIRECTORY include/prefixrouter DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
 if(TARGET prefixrouter_capi)
   prefix_router_install_target(capi prefixrouter_capi)
   prefix_router_install_pkgconfig(prefixrouter-c prefixrouter_capi "${PROJECT_DESCRIPTION}, C interface")
-  install(FILES capi/prefix_router.h capi/prefix_router_stats.h capi/prefix_router_types.h
+  install(FILES capi/prefix_router.h capi/prefix_router_event_stream.h capi/prefix_router_events.h
+                capi/prefix_router_stats.h capi/prefix_router_types.h
           DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+endif()
+if(TARGET prefixrouter_zmq_capi)
+  prefix_router_install_target(zmq_capi prefixrouter_zmq_capi)
+  # Its header includes those of the C library.
+  prefix_router_install_pkgconfig(prefixrouter-zmq-c prefixrouter_zmq_capi
+    "${PROJECT_DESCRIPTION}, KV events from ZeroMQ, C interface" prefixrouter-c)
+  install(FILES capi/zmq/prefix_router_zmq.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 endif()
 
 configure_package_config_file(cmake/prefixrouterConfig.cmake.in prefixrouterConfig.cmake

@@ -117,12 +117,17 @@ check_headers() {
   return $status
 }
 
-# check_c_header CC CXX: the header of the C library in strict C99, and in the oldest C++ that has
-# what it needs.
-check_c_header() {
-  "$1" -std=c99 -pedantic -Wall -Wextra -Werror -fsyntax-only -x c capi/prefix_router.h &&
-    "$2" -std=c++11 -pedantic -Wall -Wextra -Werror -fsyntax-only -include capi/prefix_router.h \
-      -x c++ /dev/null
+# check_c_headers CC CXX: each header of the C libraries is enough for itself, in strict C99 and in
+# the oldest C++ that has what it needs.
+check_c_headers() {
+  local header status=0
+  for header in capi/prefix_router*.h capi/zmq/prefix_router*.h; do
+    "$1" -std=c99 -pedantic -Wall -Wextra -Werror -fsyntax-only -Icapi -include "$header" \
+      -x c /dev/null || status=1
+    "$2" -std=c++11 -pedantic -Wall -Wextra -Werror -fsyntax-only -Icapi -include "$header" \
+      -x c++ /dev/null || status=1
+  done
+  return $status
 }
 
 check_format() {
@@ -152,7 +157,7 @@ check "release build" build release && run_tests release
 # All tests and the replay tool, which reads files of others; not the benchmarks.
 check "asan-ubsan build" build asan-ubsan --target readme_example readme_example_c prefix_router_c_api_doc \
   prefix_router_print_metrics prefix_router_replay prefix_router_simulate \
-  prefix_router_{unit,case,stress,replay,simulator,capi,boundary,zmq}_tests && run_tests asan-ubsan
+  prefix_router_{unit,case,stress,replay,simulator,capi,boundary,zmq,zmq_capi}_tests && run_tests asan-ubsan
 # What uses threads, and what uses the whole router.
 check "tsan build" build tsan --target prefix_router_{stress,case,capi,zmq}_tests &&
   run_tests tsan -L 'stress|cases|zmq'
@@ -174,8 +179,8 @@ check "fuzz build" build fuzz && run_tests fuzz
 check "lock annotations" check_thread_safety
 check "headers alone with g++" check_headers g++
 check "headers alone with clang++" check_headers clang++
-check "C header with gcc and g++" check_c_header gcc g++
-check "C header with clang" check_c_header clang clang++
+check "C headers with gcc and g++" check_c_headers gcc g++
+check "C headers with clang" check_c_headers clang clang++
 # Other versions of clang-format have other opinions.
 if clang-format --version | grep -q 'version 14\.'; then
   check "format" check_format

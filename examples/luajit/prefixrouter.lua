@@ -41,6 +41,8 @@ typedef struct prefix_router_instance_options {
   uint32_t capacity_blocks;
   double prefill_tokens_per_s;
   double weight;
+  const char* model;
+  size_t model_size;
 } prefix_router_instance_options;
 
 typedef struct prefix_router_multimodal_item {
@@ -95,6 +97,7 @@ typedef struct prefix_router_decision {
   uint32_t candidates;
   int32_t stale_report;
   uint32_t reserved;
+  uint64_t cached_credit_tokens;
 } prefix_router_decision;
 
 typedef struct prefix_router_finish_info {

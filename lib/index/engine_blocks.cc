@@ -9,6 +9,8 @@ constexpr uint32_t kLargestBlock = 1u << 20;  // tokens
 // In place of a number, until it is known.
 constexpr BlockNumber kComing = UINT32_MAX;
 
+uint32_t TierBit(uint32_t tier) { return 1u << tier; }
+
 }  // namespace
 
 EngineBlocks::EngineBlocks(PrefixIndex* index, const BlockHasher* hasher, uint32_t slot,
@@ -152,6 +154,15 @@ bool EngineBlocks::Store(const KvEvent& event, int64_t now_nanos, KvEventCounts*
   return false;
 }
 
+void EngineBlocks::RemoveAdded() {
+  for (EngineBlock* block : added_) {
+    try {
+      table_.Remove(block);
+    } catch (...) {  // it is removed, and the table could not become smaller
+    }
+  }
+}
+
 void EngineBlocks::StoreBlocks(const KvEvent& event, BlockNumber parent, uint64_t key,
                                int64_t now_nanos, KvEventCounts* counts) {
   const Span<const uint64_t> ids = event.block_ids;
@@ -174,25 +185,33 @@ void EngineBlocks::StoreBlocks(const KvEvent& event, BlockNumber parent, uint64_
   const size_t growth = table_.GrowthBytes(ids);
   if (growth != 0 && !index_.MakeRoomForConfirmed(growth)) return no_room(ids.size());
   const bool usual = event.group == usual_group_;
-  EngineBlock coming = {0, kComing, usual ? 1u << tier & 0xfu : 0u, 0, 0, covers & 0x3ffffffu};
+  EngineBlock coming = {0, kComing, usual ? TierBit(tier) & 0xfu : 0u, 0, 0, covers & 0x3ffffffu};
   for (size_t i = 0; i < ids.size();) {
     // New blocks first get their entries, and then their places in the index.
     added_.clear();
+    added_.reserve(ids.size() - i);
     EngineBlock* known = nullptr;
-    for (uint64_t id : ids.subspan(i)) {
-      coming.id = id;
-      EngineBlock* const block = table_.Add(coming);
-      if (block == nullptr) {
-        known = table_.Find(id);
-        break;
+    bool stored = false;
+    try {
+      for (uint64_t id : ids.subspan(i)) {
+        coming.id = id;
+        EngineBlock* const block = table_.Add(coming);
+        if (block == nullptr) {
+          known = table_.Find(id);
+          break;
+        }
+        added_.push_back(block);
       }
-      added_.push_back(block);
-    }
-    if (!added_.empty()) {
       numbers_.resize(added_.size() * covers);
-      const bool stored =
+      stored =
+          !added_.empty() &&
           index_.Store(slot_, parent, {keys_.data() + (i - hashed_from) * covers, numbers_.size()},
                        tier, now_nanos, {numbers_.data(), numbers_.size()});
+    } catch (...) {
+      RemoveAdded();
+      throw;
+    }
+    if (!added_.empty()) {
       for (size_t j = 0; j < added_.size(); ++j) {
         added_[j]->number = numbers_[(j + 1) * covers - 1];
         if (!stored || (!usual && !AddCopy(added_[j], tier, event.group))) {
@@ -369,7 +388,7 @@ uint32_t EngineBlocks::TiersOf(const EngineBlock& block) const {
 
 bool EngineBlocks::AddCopy(EngineBlock* block, uint32_t tier, uint32_t group) {
   if (group == usual_group_ && (block->tiers >> tier & 1) == 0) {
-    block->tiers |= 1u << tier & 0xfu;
+    block->tiers = (block->tiers | TierBit(tier)) & 0xfu;
     return true;
   }
   std::vector<Copies>* all = nullptr;
@@ -417,7 +436,7 @@ bool EngineBlocks::TakeCopy(EngineBlock* block, uint32_t tier, uint32_t group) {
     }
   }
   if (group != usual_group_ || (block->tiers >> tier & 1) == 0) return false;
-  block->tiers &= ~(1u << tier) & 0xfu;
+  block->tiers = block->tiers & ~TierBit(tier) & 0xfu;
   return true;
 }
 

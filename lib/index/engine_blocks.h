@@ -69,6 +69,9 @@ class EngineBlocks {
   // Blocks behind `parent` (0: the first of a prompt), whose key or root key is `key`.
   void StoreBlocks(const KvEvent& event, BlockNumber parent, uint64_t key, int64_t now_nanos,
                    KvEventCounts* counts);
+  // Takes back the entries of added_, when there was no memory for their places: nothing may find
+  // an entry that has none.
+  void RemoveAdded();
   void StorePieces(const KvEvent& event, uint32_t parent, uint64_t key, int64_t now_nanos,
                    KvEventCounts* counts);
   // One more copy of blocks [first, last) of the event, which are there.

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "prefix_router.h"
+#include "prefix_router_event_stream.h"
+#include "prefix_router_events.h"
 
 static int failures = 0;
 
@@ -134,6 +136,84 @@ static void metrics(prefix_router* router) {
   prefix_router_remove_instance(router, instance);
 }
 
+static void kv_stream(prefix_router* router, uint64_t instance, prefix_router_kv_decoder* decoder,
+                      const char* payload, size_t payload_size) {
+  const double now_s = 1;
+  const uint8_t number[8] = {0, 0, 0, 0, 0, 0, 0, 5};
+  const prefix_router_kv_frame frames[3] = {{"kv", 2}, {number, 8}, {payload, payload_size}};
+  const size_t frame_count = 3;
+  prefix_router_kv_stream* stream;
+  prefix_router_kv_stream_create(instance, NULL, &stream);
+  prefix_router_kv_message message = {0};
+  message.struct_size = sizeof message;
+  prefix_router_kv_driven driven = {0};
+  driven.struct_size = sizeof driven;
+  if (prefix_router_parse_kv_live(frames, frame_count, &message) == PREFIX_ROUTER_OK) {
+    prefix_router_kv_stream_live(stream, message.seq, message.payload, message.payload_size, now_s);
+    prefix_router_kv_stream_drive(stream, router, decoder, &driven);
+  }
+  uint8_t first[8];
+  if (driven.fetch != 0) {
+    /* wait for driven.fetch_delay_s, then send the frames "" and first to the replay socket */
+    prefix_router_kv_seq_frame(driven.fetch_seq, first);
+  }
+  require(driven.fetch == 1 && first[7] == 0, "fetch");
+  prefix_router_kv_stream_replayed(stream, driven.fetch, 5, payload, payload_size, now_s);
+  require(prefix_router_kv_stream_drive(stream, router, decoder, &driven) == PREFIX_ROUTER_OK &&
+              driven.applied == 1 && driven.clears == 1,
+          "drive");
+  prefix_router_kv_stream_destroy(stream);
+}
+
+static void kv_events(prefix_router* router, uint64_t instance) {
+  const uint64_t block_ids[2] = {7, 8};
+  const uint32_t tokens[32] = {9};
+  char payload[512];
+  size_t payload_size;
+  prefix_router_kv_event stored = {0};
+  stored.struct_size = sizeof stored;
+  stored.block_size = 16;
+  stored.block_ids = block_ids;
+  stored.block_count = 2;
+  stored.tokens = tokens;
+  stored.token_count = 32;
+  require(prefix_router_encode_kv_events(&stored, 1, NULL, payload, sizeof payload,
+                                         &payload_size) == PREFIX_ROUTER_OK,
+          "encode");
+
+  prefix_router_kv_decoder* decoder;
+  prefix_router_kv_decoder_create(NULL, &decoder);
+  prefix_router_kv_result result = {0};
+  result.struct_size = sizeof result;
+  int32_t status =
+      prefix_router_apply_kv_payload(router, instance, decoder, payload, payload_size, &result);
+  if (status != PREFIX_ROUTER_OK) {
+    fprintf(stderr, "not a message: %s\n", prefix_router_last_error());
+  }
+  for (int32_t i = 0; i < PREFIX_ROUTER_KV_OUTCOMES; ++i) {
+    if (result.counts[i] == 0) continue;
+    printf("%s: %llu\n", prefix_router_kv_outcome_name(i), (unsigned long long)result.counts[i]);
+  }
+  require(status == PREFIX_ROUTER_OK && result.counts[PREFIX_ROUTER_KV_OUTCOME_STORED] == 2,
+          "apply");
+  kv_stream(router, instance, decoder, payload, payload_size);
+  prefix_router_kv_decoder_destroy(decoder);
+
+  prefix_router_kv_event event = {0};
+  event.struct_size = sizeof event;
+  event.kind = PREFIX_ROUTER_KV_REMOVED;
+  event.block_ids = block_ids;
+  event.block_count = 2;
+  prefix_router_apply_kv_events(router, instance, &event, 1, NULL);
+
+  prefix_router_instance_stats stats = {0};
+  size_t count;
+  stats.struct_size = sizeof stats;
+  require(prefix_router_get_stats(router, NULL, &stats, 1, &count) == PREFIX_ROUTER_OK &&
+              stats.event_driven == 1 && stats.engine_blocks == 0,
+          "events");
+}
+
 int main(void) {
   static const uint32_t tokens[64] = {1};
   uint64_t instance = 0;
@@ -141,6 +221,7 @@ int main(void) {
   report(router, instance);
   route(router, tokens, 64, "user 7");
   metrics(router);
+  kv_events(router, instance);
 
   prefix_router_stats stats = {0};
   stats.struct_size = sizeof stats;

@@ -28,6 +28,8 @@ extern const test_case route_tests[];
 extern const test_case lease_tests[];
 extern const test_case inspect_tests[];
 extern const test_case metrics_tests[];
+extern const test_case events_tests[];
+extern const test_case event_stream_tests[];
 extern const test_case callback_tests[];
 extern const test_case struct_size_tests[];
 extern const test_case exception_tests[];

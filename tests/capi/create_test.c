@@ -37,6 +37,8 @@ static void defaults(void) {
   CHECK(options.max_sessions == 262144);
   CHECK(options.clock_callback == NULL);
   CHECK(options.latency_interval_s == 100e-6);
+  CHECK(options.cpu_tier_weight == 0.8);
+  CHECK(options.disk_tier_weight == 0.5 && options.external_tier_weight == 0.5);
   prefix_router_destroy(router);
 
   options = default_options();
@@ -85,6 +87,9 @@ static void all_options(void) {
   in.clock_callback = read_clock;
   in.clock_user_data = &nanos;
   in.latency_interval_s = INFINITY;
+  in.cpu_tier_weight = 0.25;
+  in.disk_tier_weight = PREFIX_ROUTER_ZERO;
+  in.external_tier_weight = 1;
   CHECK_OK(prefix_router_create(&in, &router));
   CHECK_OK(prefix_router_get_options(router, &out));
   CHECK(out.policy_size == in.policy_size && memcmp(out.policy, in.policy, in.policy_size) == 0);

@@ -117,6 +117,7 @@ int main(int argc, char** argv) {
       {"create", create_tests},       {"instance", instance_tests},
       {"route", route_tests},         {"lease", lease_tests},
       {"inspect", inspect_tests},     {"metrics", metrics_tests},
+      {"events", events_tests},       {"event_stream", event_stream_tests},
       {"callback", callback_tests},   {"struct_size", struct_size_tests},
       {"exception", exception_tests}, {"threads", threads_tests},
   };

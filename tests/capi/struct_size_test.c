@@ -266,11 +266,19 @@ static void older_caller(void) {
   const size_t options_size = offsetof(prefix_router_options, latency_interval_s);
   const size_t stats_size = offsetof(prefix_router_stats, unavailable);
   const size_t row_size = offsetof(prefix_router_instance_stats, decided_by_lowest_cost);
+  const size_t instance_size = offsetof(prefix_router_instance_options, model);
+  const size_t decision_size = offsetof(prefix_router_decision, cached_credit_tokens);
+  const size_t score_size = offsetof(prefix_router_score_row, cached_credit_tokens);
   // In memory of just that size, so that the address sanitizer sees what goes past it. volatile:
   // the compiler would warn that it is less than a whole struct.
   prefix_router_options* volatile options = make_result(options_size);
   prefix_router_stats* volatile stats = make_result(stats_size);
   char* rows = make_result(2 * row_size);
+  prefix_router_instance_options* volatile instance = make_result(instance_size);
+  prefix_router_decision* volatile decision = make_result(decision_size);
+  char* scores = make_result(2 * score_size);
+  uint32_t tokens[16] = {0};
+  const prefix_router_request request = token_request(tokens, 16);
   prefix_router_options whole = default_options();
   prefix_router_instance_stats second;
   prefix_router* router = NULL;
@@ -297,6 +305,21 @@ static void older_caller(void) {
   memcpy(&written, rows + row_size, sizeof written);
   CHECK(count == 2 && written == row_size);
   CHECK(second.instance == id && second.capacity_blocks == 65536 && second.reserved == 0);
+
+  memset(instance, 0, instance_size);
+  instance->struct_size = instance_size;
+  instance->name = "c";
+  instance->name_size = 1;
+  CHECK_OK(prefix_router_add_instance(router, instance, &id));
+  CHECK_OK(prefix_router_remove_instance(router, id));
+  CHECK_OK(prefix_router_route_request(router, &request, decision));
+  CHECK(decision->struct_size == decision_size && decision->prompt_tokens == 16);
+  CHECK(decision->candidates == 2 && decision->reserved == 0);
+  memcpy(scores, &score_size, sizeof score_size);
+  CHECK_OK(
+      prefix_router_score(router, &request, NULL, (prefix_router_score_row*)scores, 2, &count));
+  memcpy(&written, scores + score_size, sizeof written);
+  CHECK(count == 2 && written == score_size);
   prefix_router_destroy(router);
 
   options->struct_size = options_size - 1;
@@ -304,6 +327,9 @@ static void older_caller(void) {
   free(options);
   free(stats);
   free(rows);
+  free(instance);
+  free(decision);
+  free(scores);
 }
 
 static void impossible_sizes(void) {

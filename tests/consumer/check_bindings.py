@@ -84,8 +84,8 @@ def main(argv):
         return 2
     include, examples = map(pathlib.Path, argv[1:])
     header = {}
-    for name in ("prefix_router_types.h", "prefix_router_stats.h", "prefix_router.h"):
-        header.update(c_declarations((include / name).read_text()))
+    for path in sorted(include.glob("prefix_router*.h")):
+        header.update(c_declarations(path.read_text()))
     lua_text = (examples / "luajit" / "prefixrouter.lua").read_text()
     lua = c_declarations(re.search(r"ffi\.cdef\(\[\[(.*?)\]\]\)", lua_text, re.S)[1])
     rust = rust_declarations((examples / "rust" / "src" / "sys.rs").read_text())

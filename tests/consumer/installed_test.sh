@@ -67,6 +67,14 @@ elif [[ -e $prefix/include/prefixrouter/zmq_subscriber.h ]]; then
   exit 1
 fi
 
+if [[ -e $prefix/include/prefix_router_zmq.h ]]; then
+  say "the ZeroMQ subscriber in C with pkg-config"
+  # shellcheck disable=SC2046
+  "$CC" -std=c99 -pedantic -Wall -Wextra -Werror "$source_dir/tests/capi/zmq_test.c" \
+    $(pkg-config --cflags --libs prefixrouter-zmq-c libzmq) -o "$work/zmq_consumer_c"
+  LD_LIBRARY_PATH=$prefix/lib "$work/zmq_consumer_c"
+fi
+
 say "examples/c with pkg-config"
 [[ $(pkg-config --modversion prefixrouter-c) == $(pkg-config --modversion prefixrouter) ]]
 # shellcheck disable=SC2046  # options are words

@@ -30,6 +30,8 @@ pub struct prefix_router_instance_options {
     pub capacity_blocks: u32,
     pub prefill_tokens_per_s: f64,
     pub weight: f64,
+    pub model: *const c_char,
+    pub model_size: usize,
 }
 
 #[repr(C)]
@@ -87,6 +89,7 @@ pub struct prefix_router_decision {
     pub candidates: u32,
     pub stale_report: i32,
     pub reserved: u32,
+    pub cached_credit_tokens: u64,
 }
 
 #[repr(C)]

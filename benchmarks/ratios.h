@@ -69,6 +69,8 @@ void MeasureConversation(const RatioOptions& options, Report& report);
 
 // simulator_seconds
 void MeasureSimulator(const RatioOptions& options, Report& report);
+// events_vs_wrong_prediction
+void MeasureEventsVsWrongPrediction(const RatioOptions& options, Report& report);
 
 }  // namespace prefixrouter::bench
 

@@ -39,6 +39,7 @@ int Main(int argc, char** argv) {
 #endif
       {{"cached_share_conversation", "balance_conversation"}, MeasureConversation},
       {{"simulator_seconds"}, MeasureSimulator},
+      {{"events_vs_wrong_prediction"}, MeasureEventsVsWrongPrediction},
   };
 
   std::vector<std::string> all_names;

@@ -64,6 +64,7 @@ class Arithmetic(unittest.TestCase):
                       cell_of("main", "past", (3, 8, 4, 6), share=0.05),
                       cell_of("stale", "half", (4, 8, 4, 1)),
                       cell_of("stale", "knee", (8, 8, 4, 1)),
+                      cell_of("stale_events", "half", (3, 8, 4, 1)),
                       cell_of("uneven", "knee", (3, 9, 9, 9)),
                       cell_of("told", "knee", (2, 9, 9, 9))])
         values = {figure.name: figure.value for figure in figures.figures(cells, BARS)}
@@ -74,6 +75,7 @@ class Arithmetic(unittest.TestCase):
         self.assertAlmostEqual(values["ttft_vs_random_high_reuse"], 1 / 8)  # the knee alone
         self.assertAlmostEqual(values["low_reuse_vs_least_requests"], 3 / 4)
         self.assertAlmostEqual(values["stale_4_routers"], (4 / 2 * 8 / 1) ** 0.5)
+        self.assertAlmostEqual(values["stale_4_routers_events"], 3 / 2)
         self.assertAlmostEqual(values["uneven_learned"], 1.5)
 
     def test_cells_without_a_twin_make_no_figure(self):
@@ -189,7 +191,8 @@ class Program(unittest.TestCase):
         values = dict(line.split() for line in out.splitlines() if not line.startswith("#"))
         self.assertEqual(set(values), {
             "ttft_vs_best", "ttft_vs_best_gateway_geomean", "ttft_vs_best_geomean",
-            "ttft_vs_random_high_reuse", "p99_vs_best", "stale_4_routers", "uneven_learned"})
+            "ttft_vs_random_high_reuse", "p99_vs_best", "stale_4_routers",
+            "stale_4_routers_events", "uneven_learned"})
         self.assertTrue(all(0 < float(value) < 100 for value in values.values()), values)
         code, again, _ = self.call("--figures")
         self.assertEqual((code, again), (0, out))

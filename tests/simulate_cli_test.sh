@@ -74,6 +74,13 @@ run "$folder/trace.jsonl.gz" --policy prefix_cost --closed-loop --routers 2 --sp
 check "exit code 0" code_is 0
 check "all requests" true_in "$folder/out" 'j["policies"][0]["requests"] == 8'
 
+run --workload chat --requests 300 --routers 3 --policy prefix_cost --kv-events --json -
+check "exit code 0" code_is 0
+cp "$folder/out" "$folder/first.json"
+run --workload chat --requests 300 --routers 3 --policy prefix_cost --kv-events \
+  --kv-event-delay 5 --json -
+check "the delay changes figures" bash -c "! cmp -s '$folder/out' '$folder/first.json'"
+
 refused() {  # refused TEXT ARGUMENTS...
   local text=$1
   shift
@@ -88,6 +95,7 @@ refused magic --engine magic
 refused "--instances" --instances 0
 refused "--rate" --rate nan
 refused "--speeds" --speeds 1,0
+refused "--kv-event-delay" --kv-event-delay -1
 refused "metrics_period_s must be" --requests 10 --metrics-period 1e-9
 refused "block_size must divide" "$folder/trace.jsonl.gz" --block-size 100
 refused "No such file" "$folder/none"

@@ -55,8 +55,8 @@ def parse(argv):
     parser = argparse.ArgumentParser(
         prog="evidence", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", action="store_true",
-                        help="a third of the cells of the groups main, stale and uneven: what "
-                             "scripts/bench.sh measures")
+                        help="a third of the cells of the groups main, stale, stale_events and "
+                             "uneven: what scripts/bench.sh measures")
     parser.add_argument("--figures", action="store_true", help="lines `name value`, no tables")
     parser.add_argument("--workloads", metavar="NAME,...",
                         help="only these generators and traces")

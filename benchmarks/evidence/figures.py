@@ -143,7 +143,9 @@ def figures(cells, bars):
             made.append(worst_of(name, [against(*item, "least_requests") for item in low.items()],
                                  bars[name]))
         made.append(worst_of("p99_vs_best", p99, bars["p99_vs_best"]))
-    pairs = (("stale_4_routers", "stale", "main"), ("uneven_learned", "uneven", "told"))
+    pairs = (("stale_4_routers", "stale", "main"),
+             ("stale_4_routers_events", "stale_events", "main"),
+             ("uneven_learned", "uneven", "told"))
     for name, changed, base in pairs:
         ratios = [between(cell, policies, twin(cell, base))
                   for cell, policies in group(changed).items() if twin(cell, base)]

@@ -8,6 +8,8 @@ several seeds. Groups of cells:
   closed  workloads with sessions whose later turns wait for the answer before
   stale   four routers, each of which sees the others' requests in engine metrics alone, and these
           100 ms late; the default policy
+  stale_events
+          the same with KV events, which reach all routers 20 ms late
   rivals  the same with the policies of STALE_POLICIES; a part of the cells
   uneven  instances of speed 1, 1, 2, 4, whose speeds the router learns (uneven) or is told (told);
           the default policy, requests of the first fifth not counted
@@ -37,7 +39,7 @@ STALE_POLICIES = (DEFAULT, "least_requests", "smg_cache_aware", "dynamo_kv", "ll
                   "lpwl", "multiplicative")
 SPEEDS = (1, 1, 2, 4)
 WARM_UP_SHARE = 0.2
-GROUPS = ("main", "engine", "closed", "stale", "rivals", "uneven")
+GROUPS = ("main", "engine", "closed", "stale", "stale_events", "rivals", "uneven")
 # Generators whose requests have sessions; traces are looked into.
 SESSION_GENERATORS = ("chat", "agents")
 
@@ -115,6 +117,8 @@ def cells(chosen, instances=INSTANCES, loads=LOADS, groups=GROUPS, sample=False)
                     made.append(Cell("main", workload, count, load))
                 if "stale" in groups:
                     made.append(Cell("stale", workload, count, load))
+                if "stale_events" in groups:
+                    made.append(Cell("stale_events", workload, count, load))
                 if "uneven" in groups:
                     made.append(Cell("uneven", workload, count, load))
                     made.append(Cell("told", workload, count, load))
@@ -142,9 +146,11 @@ def cell_run(cell, seed, levels):
     rate = levels["levels"][cell.load]
     policies = POLICIES
     extra = ()
-    if cell.group in ("stale", "rivals"):
-        policies = (DEFAULT,) if cell.group == "stale" else STALE_POLICIES
+    if cell.group in ("stale", "stale_events", "rivals"):
+        policies = STALE_POLICIES if cell.group == "rivals" else (DEFAULT,)
         extra = ("--routers", "4", "--metrics-age", "0.1")
+        if cell.group == "stale_events":
+            extra += ("--kv-events", "--kv-event-delay", "0.02")
     elif cell.group == "closed":
         extra = ("--closed-loop",)
     elif cell.group in ("uneven", "told"):

@@ -173,6 +173,10 @@ def markdown(cells, figures, bars, notes):
     if group(cells, "stale"):
         add("Four routers, metrics 100 ms old",
             f"`{DEFAULT}`, late / exact:\n", twin_table(cells, "stale", "main"), stale_table(cells))
+    if group(cells, "stale_events"):
+        add("The same with KV events, 20 ms late",
+            f"`{DEFAULT}`, late with KV events / exact:\n",
+            twin_table(cells, "stale_events", "main"))
     if group(cells, "uneven"):
         add("Speeds 1, 1, 2, 4: learned / configured", twin_table(cells, "uneven", "told"))
     return "\n".join(parts)

@@ -106,10 +106,16 @@ void Declare(CLI::App* app, Arguments* a) {
   app->add_option("--feedback-delay", s.feedback_delay_s, "Seconds")
       ->check(Number(0, 1e6))
       ->capture_default_str();
+  app->add_flag("--report-cached-tokens,!--no-report-cached-tokens", s.report_cached_tokens,
+                "Engines tell cached tokens at the end of a request (default: on)");
   app->add_option("--metrics-period", s.metrics_period_s, "Seconds; 0: metrics are not read")
       ->check(Number(0, 1e6))
       ->capture_default_str();
   app->add_option("--metrics-age", s.metrics_age_s, "Seconds")
+      ->check(Number(0, 1e6))
+      ->capture_default_str();
+  app->add_flag("--kv-events", s.kv_events, "Engines publish KV events, and routers apply them");
+  app->add_option("--kv-event-delay", s.kv_event_delay_s, "Until they arrive. Seconds")
       ->check(Number(0, 1e6))
       ->capture_default_str();
   app->add_option("--measure-from", s.measure_from_s, "Leave out what arrives earlier. Seconds")

@@ -2,9 +2,9 @@
 //
 // What would another policy have done to my traffic? The simulator sends a workload to PrefixRouter
 // objects that know what they would know in production (their own requests, feedback after a delay,
-// polled engine metrics) and lets simulated engines serve what they decide: continuous batching,
-// chunked prefill, a block cache that evicts, waiting, preemption. An hour of traffic takes under a
-// second. docs/simulator.md has the model and its limits.
+// polled engine metrics, KV events) and lets simulated engines serve what they decide: continuous
+// batching, chunked prefill, a block cache that evicts, waiting, preemption. An hour of traffic
+// takes under a second. docs/simulator.md has the model and its limits.
 //
 //   SimulationOptions options;
 //   options.engine = *EnginePreset("llama-70b-8xh100");
@@ -165,6 +165,10 @@ struct SimulationOptions {
   double metrics_period_s = 0.05;
   // Age of the metrics when the router gets them. Seconds, 0 to 1e6.
   double metrics_age_s = 0;
+  // Engines publish KV events: what a step has stored and evicted reaches every router this much
+  // later and is applied. Seconds, 0 to 1e6.
+  bool kv_events = false;
+  double kv_event_delay_s = 0.02;
 
   // Requests that arrive before this are served but not part of the summary. Seconds.
   double measure_from_s = 0;
@@ -258,8 +262,8 @@ struct LoadLevels {
 };
 inline constexpr double kPastKnee = 1.25;
 
-// About 15 simulations. options.router.policy, arrival_scale and closed_loop are not looked at.
-// Errors are those of Simulate.
+// About 15 simulations. options.router.policy, arrival_scale, closed_loop and kv_events are not
+// looked at. Errors are those of Simulate.
 Result<LoadLevels> FindLoadLevels(const Workload& workload, const SimulationOptions& options);
 
 }  // namespace prefixrouter

@@ -66,8 +66,8 @@ void Gateway::Drain(uint32_t instance) {
   (void)router_->SetInstanceState(member.id, InstanceState::kDraining);
 }
 
-Result<Gateway::Sent> Gateway::Send(const WorkloadRequest& from) {
-  Request request = Request::FromBlockKeys(workload_.keys(from), from.prompt_tokens);
+Result<Gateway::Sent> Gateway::Send(const WorkloadRequest& from, Span<const uint64_t> keys) {
+  Request request = Request::FromBlockKeys(keys, from.prompt_tokens);
   if (options_.session_keys && from.session != Workload::kNoSession) {
     request.session_key = workload_.sessions()[from.session];
   }
@@ -106,6 +106,11 @@ void Gateway::Report(uint32_t instance, const EngineLoad& load) {
   if (!Has(instance)) return;
   (void)router_->ReportLoad(members_[instance].id, load);
   if (baseline_ != nullptr) baseline_->Observed(members_[instance].id, load);
+}
+
+Status Gateway::ApplyKvEvents(uint32_t instance, const KvEventBatch& batch) {
+  if (!Has(instance)) return Status();
+  return router_->ApplyKvEvents(members_[instance].id, batch).status();
 }
 
 }  // namespace prefixrouter

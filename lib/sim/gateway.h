@@ -1,5 +1,5 @@
 // Gateway: one simulated gateway with its PrefixRouter, which sees what a real one would: its own
-// requests, what comes back of them, engine metrics, and which instances there are.
+// requests, what comes back of them, engine metrics, KV events, and which instances there are.
 //
 // Not thread-safe. Time is the shared clock's.
 #ifndef PREFIXROUTER_LIB_SIM_GATEWAY_H_
@@ -39,11 +39,13 @@ class Gateway {
     uint32_t predicted_tokens = 0;
   };
   // kUnavailable, kResourceExhausted: rejected.
-  Result<Sent> Send(const WorkloadRequest& request);
+  // keys: of the prompt's blocks.
+  Result<Sent> Send(const WorkloadRequest& request, Span<const uint64_t> keys);
   void FirstToken(const Sent& sent) { router_->FirstToken(sent.lease); }
   void Finish(const Sent& sent, const FinishInfo& info);
   void Cancel(const Sent& sent);
   void Report(uint32_t instance, const EngineLoad& load);
+  Status ApplyKvEvents(uint32_t instance, const KvEventBatch& batch);
 
  private:
   struct Member {

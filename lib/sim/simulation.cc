@@ -88,7 +88,7 @@ void Simulation::Send(uint32_t request) {
     result.arrival_s = now_s_;
     result.router = static_cast<uint32_t>(random_.Between(0, options_.routers - 1));
   }
-  Result<Gateway::Sent> sent = gateways_[result.router]->Send(from);
+  Result<Gateway::Sent> sent = gateways_[result.router]->Send(from, RoutedKeys(from));
   if (!sent.ok()) {
     const StatusCode code = sent.status().code();
     if (code != StatusCode::kUnavailable && code != StatusCode::kResourceExhausted) {
@@ -181,6 +181,7 @@ void Simulation::EndStep(uint32_t index) {
       Over(event.id);
     }
   }
+  if (options_.kv_events) PublishKvEvents(index);
   StartStep(index);
 }
 
@@ -216,6 +217,31 @@ void Simulation::DeliverMetrics() {
   metrics_.pop_front();
 }
 
+// ---- KV events ---------------------------------------------------------------------------------
+
+Span<const uint64_t> Simulation::RoutedKeys(const WorkloadRequest& request) const {
+  if (!options_.kv_events) return workload_.keys(request);
+  return {router_keys_.data() + request.first_key, request.key_count};
+}
+
+void Simulation::PublishKvEvents(uint32_t instance) {
+  KvMessage message = publishers_[instance].Take();
+  if (message.empty()) return;
+  kv_messages_.push_back(std::move(message));
+  Push(now_s_ + options_.kv_event_delay_s, Kind::kKvEvents, instance, instances_[instance].epoch);
+}
+
+// What an instance sent before it failed is lost.
+void Simulation::DeliverKvEvents(uint32_t instance, uint32_t epoch) {
+  const KvMessage message = std::move(kv_messages_.front());  // all are equally long on their way
+  kv_messages_.pop_front();
+  if (epoch != instances_[instance].epoch) return;
+  const KvEventBatch batch = message.Batch(workload_.block_size(), &kv_scratch_);
+  for (const auto& gateway : gateways_) {
+    if (Status applied = gateway->ApplyKvEvents(instance, batch); !applied.ok()) status_ = applied;
+  }
+}
+
 // ---- Fleet -------------------------------------------------------------------------------------
 
 void Simulation::Fail(uint32_t index) {
@@ -237,7 +263,10 @@ void Simulation::ChangeFleet(const FleetEvent& event) {
       break;
     case FleetChange::kRestart:
     case FleetChange::kJoin:
-      if (instance.engine.idle()) instance.engine.Fail();  // one that left comes back empty
+      if (instance.engine.idle()) {  // one that left comes back empty
+        instance.engine.Fail();
+        ++instance.epoch;
+      }
       instance.up = true;
       for (const auto& gateway : gateways_) {
         gateway->Remove(event.instance);  // who has not noticed that it was gone
@@ -298,6 +327,13 @@ Status Simulation::Start() {
       if (Status added = gateway->Add(i); !added.ok()) return added;
     }
   }
+  if (options_.kv_events) {
+    router_keys_ = RouterKeys(workload_, options_.seed);
+    publishers_.resize(instances_.size());
+    for (size_t i = 0; i < instances_.size(); ++i) {
+      instances_[i].engine.cache().set_listener(&publishers_[i]);
+    }
+  }
   for (uint32_t i = 0; i < fleet_events.size(); ++i) {
     Push(fleet_events[i].time_s, Kind::kFleet, i);
   }
@@ -324,6 +360,9 @@ void Simulation::Handle(const Event& event) {
       break;
     case Kind::kMetrics:
       DeliverMetrics();
+      break;
+    case Kind::kKvEvents:
+      DeliverKvEvents(event.subject, event.version);
       break;
     case Kind::kFleet:
       ChangeFleet(fleet_events_[event.subject]);

@@ -9,6 +9,8 @@
 //                rejected        does not fit        feedback          feedback, and in the closed
 //                                                                      loop the next turn
 //
+// At the end of a step its KV events are sent to all gateways, if there are any.
+//
 // Feedback reaches the gateway after feedback_delay_s. When an instance fails, its requests' errors
 // reach their gateways like feedback; these forget the instance and send the requests again, as
 // they do with requests that they send to it before they know. The time to first token then counts
@@ -25,6 +27,7 @@
 
 #include "lib/sim/engine.h"
 #include "lib/sim/gateway.h"
+#include "lib/sim/kv_publisher.h"
 #include "lib/sim/random.h"
 #include "prefixrouter/clock.h"
 #include "prefixrouter/simulator.h"
@@ -47,6 +50,7 @@ class Simulation {
     kError,       // the same
     kPoll,        // metrics are read
     kMetrics,     // metrics arrive
+    kKvEvents,    // KV events arrive: instance, epoch
     kFleet,       // event
   };
   struct Event {
@@ -87,6 +91,9 @@ class Simulation {
   void Feedback(const Event& event);
   void Poll();
   void DeliverMetrics();
+  Span<const uint64_t> RoutedKeys(const WorkloadRequest& request) const;
+  void PublishKvEvents(uint32_t instance);
+  void DeliverKvEvents(uint32_t instance, uint32_t epoch);
   void ChangeFleet(const FleetEvent& event);
   void Fail(uint32_t instance);
   // The request will not be looked at again; its session goes on.
@@ -108,6 +115,10 @@ class Simulation {
   std::vector<Progress> progress_;        // by request
   std::vector<uint32_t> next_turn_;       // by request, in the closed loop; kNone: there is none
   std::deque<std::vector<Metrics>> metrics_;  // on their way
+  std::vector<KvPublisher> publishers_;       // by instance; without KV events there are none
+  std::vector<uint64_t> router_keys_;         // as the workload's own; the same
+  std::deque<KvMessage> kv_messages_;         // on their way
+  KvMessage::Scratch kv_scratch_;
   std::vector<EngineEvent> step_events_;
   uint64_t over_count_ = 0;
   double series_step_s_ = 0;

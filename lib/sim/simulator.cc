@@ -144,6 +144,7 @@ Status Check(const SimulationOptions& options) {
       CheckRange("arrival_scale", options.arrival_scale, 1e-6, 1e6),
       CheckRange("feedback_delay_s", options.feedback_delay_s, 0, 1e6),
       CheckRange("metrics_age_s", options.metrics_age_s, 0, 1e6),
+      CheckRange("kv_event_delay_s", options.kv_event_delay_s, 0, 1e6),
       CheckRange("max_ttft_s", options.max_ttft_s, 0, 1e9),
       CheckRange("measure_from_s", options.measure_from_s, 0, 1e9),
       CheckRange("series_step_s", options.series_step_s, 0, 1e9),
@@ -182,6 +183,7 @@ Result<LoadLevels> FindLoadLevels(const Workload& workload, const SimulationOpti
   options.router.policy = "least_requests";
   options.make_policy = nullptr;
   options.closed_loop = false;
+  options.kv_events = false;  // least_requests does not look at caches
   Status status;
   const auto simulate = [&](double scale) {
     options.arrival_scale = scale;

@@ -215,6 +215,18 @@ def _add_routers(group: argparse._ArgumentGroup) -> None:
         metavar="SECONDS",
         help="age of the metrics when routers get them (%(default)s)",
     )
+    add(
+        "--kv-events",
+        action="store_true",
+        help="engines publish KV events, and routers apply them",
+    )
+    add(
+        "--kv-event-delay",
+        type=number(0, 1e6),
+        default=0.02,
+        metavar="SECONDS",
+        help="until KV events reach the routers (%(default)s)",
+    )
 
 
 def _add_output(group: argparse._ArgumentGroup) -> None:
@@ -305,6 +317,8 @@ def _replay(path: str | None, arguments: argparse.Namespace) -> Comparison:
         "feedback_delay_s": arguments.feedback_delay,
         "metrics_period_s": arguments.metrics_period,
         "metrics_age_s": arguments.metrics_age,
+        "kv_events": arguments.kv_events,
+        "kv_event_delay_s": arguments.kv_event_delay,
         "measure_from_s": arguments.measure_from,
         "router_options": {"calibrate": not arguments.no_calibrate},
     }

@@ -166,6 +166,8 @@ def simulate(
     report_cached_tokens: bool = True,
     metrics_period_s: float = 0.05,
     metrics_age_s: float = 0.0,
+    kv_events: bool = False,
+    kv_event_delay_s: float = 0.02,
     measure_from_s: float = 0.0,
     series_step_s: float = 0.0,
     seed: int = 1,
@@ -200,6 +202,8 @@ def simulate(
         metrics_period_s (float): Engine metrics are read every so many seconds. 0: never; else
             0.001 to 1e6.
         metrics_age_s (float): Their age when the router gets them, in seconds. 0 to 1e6.
+        kv_events (bool): Engines publish KV events, and routers apply them.
+        kv_event_delay_s (float): How much later these reach the routers, in seconds. 0 to 1e6.
         measure_from_s (float): Requests that arrive before this, in seconds, are served but not
             part of the summary.
         series_step_s (float): Width of a step of ``SimulationResult.series``, in seconds. 0: a
@@ -234,6 +238,8 @@ def simulate(
             "report_cached_tokens": report_cached_tokens,
             "metrics_period_s": metrics_period_s,
             "metrics_age_s": metrics_age_s,
+            "kv_events": kv_events,
+            "kv_event_delay_s": kv_event_delay_s,
             "measure_from_s": measure_from_s,
             "series_step_s": series_step_s,
             "seed": seed,
@@ -249,7 +255,7 @@ def find_load_levels(workload: _Source, **arguments: Any) -> _core.LoadLevels:
     Args:
         workload (Workload | Trace): As for ``simulate``.
         **arguments (Any): Those of ``simulate``. ``policy`` (it is ``least_requests``),
-            ``arrival_scale`` and ``closed_loop`` are not looked at.
+            ``arrival_scale``, ``closed_loop`` and ``kv_events`` are not looked at.
 
     Returns:
         LoadLevels: Values for ``arrival_scale``.

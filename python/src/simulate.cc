@@ -254,6 +254,8 @@ struct Call {
     visit("report_cached_tokens", options.report_cached_tokens);
     visit("metrics_period_s", options.metrics_period_s);
     visit("metrics_age_s", options.metrics_age_s);
+    visit("kv_events", options.kv_events);
+    visit("kv_event_delay_s", options.kv_event_delay_s);
     visit("measure_from_s", options.measure_from_s);
     visit("series_step_s", options.series_step_s);
     visit("seed", options.seed);

@@ -46,6 +46,10 @@ def figures_of(summary):
             | {"metrics_period_s": 0.2, "feedback_delay_s": 0.01, "seed": 4},
         ),
         (
+            ["--routers", "2", "--rate", "20", "--kv-events", "--kv-event-delay", "0.1"],
+            {"routers": 2, "arrival_scale": 20, "kv_events": True, "kv_event_delay_s": 0.1},
+        ),
+        (
             ["--closed-loop", "--session-keys", "--no-calibrate", "--rate", "50"],
             {"closed_loop": True, "session_keys": True, "arrival_scale": 50}
             | {"router_options": {"calibrate": False}},

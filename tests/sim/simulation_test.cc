@@ -263,6 +263,111 @@ TEST_CASE("cached tokens that engines report correct the router's idea of the ca
   CHECK(result.requests[299].predicted_tokens == (options.report_cached_tokens ? 0 : 1600));
 }
 
+// ---- KV events ---------------------------------------------------------------------------------
+
+TEST_CASE("routers learn from KV events what others' requests have stored, after the delay") {
+  // Twenty prompts of two blocks are prefilled by the second step, which ends at 2.656 s; what it
+  // has stored is known at 3.156 s. They are sent again, one half before that, one half after.
+  std::vector<Sent> sent = {{0, 16, 1}};
+  const auto send = [&](double at_s, uint64_t prompt) {
+    sent.push_back({at_s, 32, 1, {100 + 2 * prompt, 101 + 2 * prompt}});
+  };
+  for (uint64_t i = 0; i < 20; ++i) send(0.1, i);
+  for (uint64_t i = 0; i < 10; ++i) send(3.1, i);
+  for (uint64_t i = 10; i < 20; ++i) send(3.2, i);
+  SimulationOptions options = ModelFleet(1);
+  options.engine.max_batched_tokens = 2000;
+  options.routers = 2;
+  options.kv_events = GENERATE(true, false);
+  options.kv_event_delay_s = 0.5;
+  CAPTURE(options.kv_events);
+  std::vector<Sight> sights;
+  WatchSlot(&options, &sights);
+  const SimulationResult result = Run(MakeWorkload(sent), options);
+  REQUIRE(result.requests[1].first_token_s == Approx(2.656));
+  REQUIRE(sights.size() == sent.size());
+  int by_another = 0;
+  for (size_t i = 1; i <= 20; ++i) {
+    const bool late = i > 10;
+    if (result.requests[i].router == result.requests[20 + i].router) {
+      if (late) CHECK(sights[20 + i].cached == 2);
+    } else {
+      CHECK(sights[20 + i].cached == (late && options.kv_events ? 2 : 0));
+      ++by_another;
+    }
+    CHECK(result.requests[20 + i].cached_tokens == 16);  // the last token is computed anew
+  }
+  CHECK(by_another > 5);
+}
+
+TEST_CASE("KV events of evicted blocks reach the router", "[sim]") {
+  // An instance that holds two prompts, while the router believes that it holds twenty. The third
+  // evicts the first.
+  const auto blocks = [](uint64_t first) {
+    std::vector<uint64_t> ids(10);
+    std::iota(ids.begin(), ids.end(), first);
+    return ids;
+  };
+  const auto workload = MakeWorkload({{0, 160, 1, blocks(100)},
+                                      {10, 160, 1, blocks(200)},
+                                      {20, 160, 1, blocks(300)},
+                                      {30, 160, 1, blocks(200)},
+                                      {40, 160, 1, blocks(100)}});
+  SimulationOptions options = ModelFleet(1);
+  options.engine.kv_capacity_tokens = 320;
+  options.instances[0].configured_capacity = 10;
+  options.kv_events = GENERATE(true, false);
+  CAPTURE(options.kv_events);
+  std::vector<Sight> sights;
+  WatchSlot(&options, &sights);
+  const SimulationResult result = Run(workload, options);
+  CHECK(sights[3].cached == 10);
+  CHECK(result.requests[3].cached_tokens == 144);
+  CHECK(sights[4].cached == (options.kv_events ? 0 : 10));
+  CHECK(result.requests[4].cached_tokens == 0);
+}
+
+TEST_CASE("an instance that comes back is empty, and its earlier KV events are lost", "[sim]") {
+  const bool fails = GENERATE(true, false);
+  CAPTURE(fails);
+  // What the first step stores is published at 1.032 s, and on its way until 1.532 s.
+  const auto workload = MakeWorkload({{0, 32, 1, {1, 2}}, {2, 32, 1, {1, 2}}, {6, 32, 1, {1, 2}}});
+  SimulationOptions options = ModelFleet(1);
+  options.kv_events = true;
+  options.kv_event_delay_s = 0.5;
+  options.events = {{1.2, fails ? FleetChange::kFail : FleetChange::kLeave, 0},
+                    {1.3, fails ? FleetChange::kRestart : FleetChange::kJoin, 0}};
+  std::vector<Sight> sights;
+  WatchSlot(&options, &sights);
+  const SimulationResult result = Run(workload, options);
+  CHECK(sights[1].cached == 0);
+  CHECK(result.requests[1].cached_tokens == 0);
+  CHECK(sights[2].cached == 2);
+  CHECK(result.requests[2].cached_tokens == 16);
+}
+
+TEST_CASE("with KV events several routers find what one finds, and again the same", "[sim]") {
+  const Result<Trace> trace = SmallTrace("agents", 1000);
+  REQUIRE(trace.ok());
+  const auto workload = *Workload::Create(*trace, {});
+  SimulationOptions options;
+  options.engine = *EnginePreset("llama-8b-h100");
+  const auto run = [&](uint32_t routers, bool kv_events) {
+    options.routers = routers;
+    options.kv_events = kv_events;
+    return Run(workload, options).summary;
+  };
+  const SimulationSummary one = run(1, false);
+  // What the router predicts is right here, so there is little to learn.
+  CHECK(run(1, true).ttft_mean_s == Approx(one.ttft_mean_s).epsilon(0.1));
+  const SimulationSummary four = run(4, false);
+  const SimulationSummary informed = run(4, true);
+  CHECK(informed.cached_token_share > four.cached_token_share);
+  CHECK(informed.cached_token_share > 0.98 * one.cached_token_share);
+  CHECK(informed.ttft_mean_s < four.ttft_mean_s);
+  CHECK(run(4, true).ttft_mean_s == informed.ttft_mean_s);
+}
+
 // ---- Closed loop -------------------------------------------------------------------------------
 
 TEST_CASE("in the closed loop a turn follows the end of the one before and the delay", "[sim]") {
@@ -497,6 +602,7 @@ TEST_CASE("options out of range are refused by name and value", "[sim]") {
       {"feedback_delay_s", [](O& o) { o.feedback_delay_s = -0.1; }},
       {"metrics_period_s", [](O& o) { o.metrics_period_s = 1e-6; }},
       {"metrics_age_s", [](O& o) { o.metrics_age_s = kNan; }},
+      {"kv_event_delay_s", [](O& o) { o.kv_event_delay_s = -1; }},
       {"measure_from_s", [](O& o) { o.measure_from_s = -1; }},
       {"series_step_s", [](O& o) { o.series_step_s = -1; }},
       {"max_ttft_s", [](O& o) { o.max_ttft_s = -1; }},

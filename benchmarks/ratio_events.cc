@@ -11,6 +11,7 @@
 
 #include "benchmarks/fleet.h"
 #include "benchmarks/ratios.h"
+#include "prefixrouter/kv_event_stream.h"
 #include "prefixrouter/kv_events.h"
 
 namespace prefixrouter::bench {
@@ -216,6 +217,58 @@ void MeasureEvents(const RatioOptions& options, Report& report) {
   report.Figure("event_apply_vs_decode", Median(ratios));
   report.Detail("event_apply_vs_decode", "%.1f and %.1f ns a block, stored or removed",
                 Median(applies), Median(decodes));
+}
+
+void MeasureReplay(const RatioOptions& options, Report& report) {
+  std::vector<std::vector<std::string>> histories(kInstances);
+  Engines engines(16384);
+  engines.Fill([&](size_t i, std::string message) { histories[i].push_back(std::move(message)); });
+  std::vector<double> seconds, streams;
+  uint64_t held = 0;
+  for (int repetition = -1; repetition < options.repetitions; ++repetition) {
+    Fleet fleet({.instances = kInstances, .capacity_blocks = 65536});
+    KvEventDecoder decoder;
+    int64_t apply_nanos = 0;
+    const auto apply = [&](size_t i, KvEventStream::Actions actions) {
+      const int64_t begin = NowNanos();
+      for (const KvStreamAction& action : actions) {
+        KvEvent cleared;
+        KvEventBatch batch;
+        batch.events = {&cleared, 1};
+        const KvEventBatch* events = &batch;
+        if (action.kind == KvStreamActionKind::kFetch) continue;
+        if (action.kind == KvStreamActionKind::kApply) {
+          const auto decoded = decoder.Decode(action.payload);
+          Require(decoded.ok(), "a message cannot be decoded");
+          events = *decoded;
+        }
+        const auto result = fleet.router().ApplyKvEvents(fleet.id(i), *events);
+        Require(result.ok() && !result->needs_replay, "events were not applied");
+      }
+      apply_nanos += NowNanos() - begin;
+    };
+    const int64_t begin = NowNanos();
+    for (size_t i = 0; i < kInstances; ++i) {
+      auto stream = KvEventStream::Create(fleet.id(i));
+      Require(stream.ok(), "there is no stream");
+      apply(i, stream->Connected(0));
+      for (size_t seq = 0; seq < histories[i].size(); ++seq) {
+        apply(i, stream->Replayed(stream->fetch(), seq, histories[i][seq], 0));
+      }
+      apply(i, stream->ReplayEnded(stream->fetch(), 0));
+      Require(stream->Stats().complete, "the replay is not complete");
+    }
+    const int64_t nanos = NowNanos() - begin;
+    held = fleet.router().Stats().blocks_held;
+    Require(held >= 1'000'000, "fewer than a million blocks are held");
+    if (repetition < 0) continue;
+    seconds.push_back(static_cast<double>(nanos) / 1e9);
+    streams.push_back(static_cast<double>(nanos - apply_nanos) / 1e6);
+  }
+  report.Figure("replay_1m_blocks_s", Median(seconds));
+  report.Detail("replay_1m_blocks_s",
+                "%llu blocks, %zu instances; %.1f ms outside decode and apply",
+                static_cast<unsigned long long>(held), kInstances, Median(streams));
 }
 
 void MeasureMatchUnderEvents(const RatioOptions& options, Report& report) {

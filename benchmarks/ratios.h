@@ -44,6 +44,8 @@ void MeasureEvict(const RatioOptions& options, Report& report);
 
 // event_block_ops_per_s, event_apply_vs_decode
 void MeasureEvents(const RatioOptions& options, Report& report);
+// replay_1m_blocks_s
+void MeasureReplay(const RatioOptions& options, Report& report);
 // match_p99_under_events
 void MeasureMatchUnderEvents(const RatioOptions& options, Report& report);
 // bytes_per_membership_events

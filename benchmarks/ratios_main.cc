@@ -31,6 +31,7 @@ int Main(int argc, char** argv) {
       {{"evict_5m_vs_100k"}, MeasureEvict},
       {{"route_allocations"}, MeasureRouteAllocations},
       {{"event_block_ops_per_s", "event_apply_vs_decode"}, MeasureEvents},
+      {{"replay_1m_blocks_s"}, MeasureReplay},
       {{"match_p99_under_events"}, MeasureMatchUnderEvents},
       {{"bytes_per_membership_events"}, MeasureEventBytes},
 #ifdef PREFIX_ROUTER_HAVE_CAPI

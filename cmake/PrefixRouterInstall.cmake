@@ -4,7 +4,8 @@
 #   find_package(prefixrouter)                     prefixrouter::prefixrouter, prefixrouter::capi
 #   find_package(prefixrouter COMPONENTS capi)     the C library alone; needs nothing else
 #   find_package(prefixrouter COMPONENTS simulator)   prefixrouter::simulator
-#   pkg-config prefixrouter, prefixrouter-c
+#   find_package(prefixrouter COMPONENTS zmq)      prefixrouter::zmq
+#   pkg-config prefixrouter, prefixrouter-c, prefixrouter-zmq
 include(CMakePackageConfigHelpers)
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/prefixrouter")
@@ -22,23 +23,25 @@ function(prefix_router_install_target component target)
 endfunction()
 
 # name.pc for a target. A static library brings what it needs along, because without that no program
-# links; a shared one has it inside.
+# links; a shared one has it inside. Further arguments: the packages that are needed instead.
 function(prefix_router_install_pkgconfig name target description)
   file(RELATIVE_PATH prefix "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}/.")
   cmake_path(APPEND includedir "\${prefix}" "${CMAKE_INSTALL_INCLUDEDIR}")
   cmake_path(APPEND libdir "\${prefix}" "${CMAKE_INSTALL_LIBDIR}")
   get_target_property(type ${target} TYPE)
   get_target_property(library ${target} OUTPUT_NAME)
-  set(requires "")
+  set(requires ${ARGN})
   set(libraries "-l${library}")
   if(type STREQUAL "STATIC_LIBRARY")
-    set(requires ${PREFIX_ROUTER_CORE_LIBRARIES})
-    list(FILTER requires INCLUDE REGEX "^absl::")
-    list(TRANSFORM requires REPLACE "::" "_")
-    list(APPEND requires libxxhash)
-    list(JOIN requires " " requires)
+    if(NOT requires)
+      set(requires ${PREFIX_ROUTER_CORE_LIBRARIES})
+      list(FILTER requires INCLUDE REGEX "^absl::")
+      list(TRANSFORM requires REPLACE "::" "_")
+      list(APPEND requires libxxhash)
+    endif()
     string(APPEND libraries " -pthread -l$<IF:$<PLATFORM_ID:Darwin>,c++,stdc++> -lm")
   endif()
+  list(JOIN requires " " requires)
   file(GENERATE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/${name}.pc" CONTENT "\
 prefix=\${pcfiledir}/${prefix}
 includedir=${includedir}
@@ -66,6 +69,15 @@ else()
     list(APPEND not_installed PATTERN ${header}.h EXCLUDE)
   endforeach()
 endif()
+if(TARGET prefixrouter_zmq)
+  set_target_properties(prefixrouter_zmq PROPERTIES OUTPUT_NAME prefixrouter_zmq EXPORT_NAME zmq)
+  prefix_router_install_target(zmq prefixrouter_zmq)
+  # It is nothing but calls of the C++ library and libzmq, which have files of their own.
+  prefix_router_install_pkgconfig(prefixrouter-zmq prefixrouter_zmq
+    "${PROJECT_DESCRIPTION}, KV events from ZeroMQ" prefixrouter libzmq)
+else()
+  list(APPEND not_installed PATTERN zmq_subscriber.h EXCLUDE)
+endif()
 install(DIRECTORY include/prefixrouter DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         FILES_MATCHING PATTERN "*.h" ${not_installed})
 
@@ -83,4 +95,5 @@ write_basic_package_version_file(prefixrouterConfigVersion.cmake COMPATIBILITY S
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/prefixrouterConfig.cmake"
               "${CMAKE_CURRENT_BINARY_DIR}/prefixrouterConfigVersion.cmake"
               cmake/FindxxHash.cmake
+              cmake/FindZeroMQ.cmake
         DESTINATION "${package_dir}")

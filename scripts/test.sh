@@ -152,10 +152,10 @@ check "release build" build release && run_tests release
 # All tests and the replay tool, which reads files of others; not the benchmarks.
 check "asan-ubsan build" build asan-ubsan --target readme_example readme_example_c prefix_router_c_api_doc \
   prefix_router_print_metrics prefix_router_replay prefix_router_simulate \
-  prefix_router_{unit,case,stress,replay,simulator,capi,boundary}_tests && run_tests asan-ubsan
+  prefix_router_{unit,case,stress,replay,simulator,capi,boundary,zmq}_tests && run_tests asan-ubsan
 # What uses threads, and what uses the whole router.
-check "tsan build" build tsan --target prefix_router_{stress,case,capi}_tests &&
-  run_tests tsan -L 'stress|cases'
+check "tsan build" build tsan --target prefix_router_{stress,case,capi,zmq}_tests &&
+  run_tests tsan -L 'stress|cases|zmq'
 if check "python build" build_python release; then
   run_pytest "python tests" release -m "not slow"
   run_pytest "python package installed" release -m slow
@@ -185,6 +185,7 @@ fi
 check "README example in C++" check_readme cpp tests/readme_example.cc
 check "README example in C" check_readme c tests/readme_example.c
 check "code of the C guide" scripts/check_docs.py docs/c_api.md c tests/capi/c_api_doc.c
+check "code of the KV events guide" scripts/check_docs.py docs/kv_events.md cpp tests/zmq/kv_events_doc_test.cc
 check "reference" check_reference
 
 echo "$passed passed, $failed failed"

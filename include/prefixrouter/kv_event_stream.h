@@ -24,7 +24,9 @@
 //   kWaiting    | live n > 0                       | hold; fetch from 0            | kReplaying
 //   kLive       | live, the next number            | apply                         | kLive
 //   kLive       | live, numbers missing            | hold; fetch from the last     | kReplaying
-//   kLive       | Connected                        | fetch from the last           | kReplaying
+//   any of them | Disconnected                     | hold; give up the replay      | kLive
+//   any of them | Connected                        | drop what is held; fetch from | kReplaying
+//               |                                  | the last                      |
 //   kReplaying  | live, a new number               | hold, or drop at the bound    | kReplaying
 //   kReplaying  | replayed, already applied        |                               | kReplaying
 //   kReplaying  | replayed, the next number        | apply                         | kReplaying
@@ -32,7 +34,8 @@
 //   kReplaying  | later replayed, numbers missing  | fetch from the last again     | kReplaying
 //   kReplaying  | ended                            | apply what is held, in order; | kLive, or
 //               |                                  | fetch again where it has gaps | kReplaying
-//   kReplaying  | ended without a message          | as restarted; see below       |
+//   kReplaying  | ended without a message, where   | clear, fetch from 0: it has   | kReplaying
+//               | one was applied before           | restarted                     |
 //   kReplaying  | failed                           | fetch again after a delay, or | kReplaying
 //               |                                  | give up: as ended             | kLive
 //   any of them | live, an old number, with the    |                               | as it was
@@ -162,7 +165,12 @@ class KvEventStream {
   // The live connection is there: for the first time, or again. Transports that know no connections
   // need not call these; gaps then show with the next message.
   Actions Connected(double now_s);
-  void Disconnected() { stats_.connected = false; }
+  // Asks for a replay, to see whether anything was missed that no later message has shown: some
+  // time after Connected, because publishers send nothing until they know of a subscription.
+  Actions Check(double now_s);
+  // The connection is lost. What comes until Connected may be of another process: with a replay
+  // source it is held.
+  void Disconnected();
 
   // A message came over the live connection.
   Actions Live(uint64_t seq, std::string_view payload, double now_s);
@@ -209,11 +217,13 @@ class KvEventStream {
   void Apply(uint64_t seq, std::string_view payload, uint64_t digest, double now_s);
   void Clear();
   void Hold(uint64_t seq, std::string_view payload, uint64_t digest);
+  void AskAgain();
   void DropHeld();
   void StartFetch(double delay_s);
   void Lose(uint64_t next_seq);
   void Restart();
   void Forget();
+  void ForgetApplied();
   void Drain(double now_s);
 
   InstanceId instance_;
@@ -225,6 +235,7 @@ class KvEventStream {
   uint64_t last_ = 0;  // last applied, or last lost
   bool has_live_ = false;
   uint64_t last_live_ = 0;
+  bool detached_ = false;    // since Disconnected, until Connected
   bool unnumbered_ = false;  // the last message had no number
   bool dirty_ = true;        // the instance may hold something
   bool complete_ = false;

@@ -1,6 +1,7 @@
 // Invariants, between calls:
 //
-//   1. held_ is empty unless state_ is kReplaying, but for the first released_ entries, which the
+//   1. held_ is empty unless state_ is kReplaying or detached_, but for the first released_
+//   entries, which the
 //      last call's actions still point into.
 //   2. Numbers in held_ ascend, all are above last_, and the last of them is at most last_live_.
 //   3. fetch_ is the number of the newest kFetch; replies under another one are not looked at.
@@ -76,12 +77,23 @@ KvEventStream::KvEventStream(InstanceId instance, const KvEventStreamOptions& op
 KvEventStream::Actions KvEventStream::Connected(double) {
   if (!Begin()) return {};
   stats_.connected = true;
-  if (unnumbered_) {
-    Clear();
-  } else if (options_.has_replay) {
-    attempts_ = 0;
-    StartFetch(0);
-  }
+  detached_ = false;
+  if (unnumbered_) Clear();
+  if (options_.has_replay) DropHeld();  // it may be of a process that has ended
+  AskAgain();
+  return Done();
+}
+
+void KvEventStream::Disconnected() {
+  Release();
+  stats_.connected = false;
+  detached_ = options_.has_replay;
+  if (detached_ && state_ == KvStreamState::kReplaying) state_ = KvStreamState::kLive;
+}
+
+KvEventStream::Actions KvEventStream::Check(double) {
+  if (!Begin() || detached_) return {};
+  AskAgain();
   return Done();
 }
 
@@ -105,7 +117,7 @@ KvEventStream::Actions KvEventStream::Live(uint64_t seq, std::string_view payloa
   }
   has_live_ = true;
   last_live_ = seq;
-  if (state_ == KvStreamState::kReplaying) {
+  if (state_ == KvStreamState::kReplaying || detached_) {
     Hold(seq, payload, digest);
     return Done();
   }
@@ -187,13 +199,17 @@ KvEventStream::Actions KvEventStream::ReplayEnded(uint64_t fetch, double now_s) 
   }
   ++stats_.replays_ended;
   attempts_ = 0;
-  const bool nothing_new = held_.empty() && !(has_live_ && last_live_ >= Next());
-  if (!answered_ && nothing_new && has_last_) {  // not even the last message: another process
-    Restart();
+  if (!answered_ && has_last_) {  // not even the last message: another process
+    ++stats_.restarts;
+    ForgetApplied();
+    has_live_ = !held_.empty();  // what is held may be the new one's
+    if (has_live_) last_live_ = held_.back().seq;
+    Clear();
     StartFetch(0);
     return Done();
   }
-  if (nothing_new && !has_last_) Clear();  // it has published nothing, and holds nothing
+  // Where nothing was published, nothing is held.
+  if (!has_last_ && held_.empty() && !has_live_) Clear();
   Drain(now_s);
   return Done();
 }
@@ -228,6 +244,7 @@ void KvEventStream::Bind(InstanceId instance) {
   Release();
   Forget();
   instance_ = instance;
+  detached_ = false;
   dirty_ = true;
   state_ = KvStreamState::kWaiting;
 }
@@ -311,6 +328,12 @@ void KvEventStream::Hold(uint64_t seq, std::string_view payload, uint64_t digest
   if (!room) ++stats_.dropped;
 }
 
+void KvEventStream::AskAgain() {
+  if (unnumbered_ || !options_.has_replay) return;
+  attempts_ = 0;
+  StartFetch(0);
+}
+
 void KvEventStream::DropHeld() {
   held_.clear();
   released_ = 0;
@@ -346,12 +369,16 @@ void KvEventStream::Restart() {
 // Of the publisher: its numbers, what is held of it, the replay that was asked.
 void KvEventStream::Forget() {
   DropHeld();
-  has_last_ = false;
+  ForgetApplied();
   has_live_ = false;
   unnumbered_ = false;
+  if (state_ == KvStreamState::kReplaying) state_ = KvStreamState::kLive;
+}
+
+void KvEventStream::ForgetApplied() {
+  has_last_ = false;
   complete_ = false;
   std::fill(std::begin(recent_), std::end(recent_), Applied());
-  if (state_ == KvStreamState::kReplaying) state_ = KvStreamState::kLive;
 }
 
 // Leaves kReplaying and applies what is held. A gap is asked for once more if the replay brought

@@ -42,11 +42,13 @@ size_t EngineBlocks::bytes() const {
 }
 
 void EngineBlocks::PrefetchBlocks(const KvEvent& event) const {
+  constexpr size_t kMost = 256;  // more would not stay in the cache until they are needed
+  const size_t blocks = std::min(event.block_ids.size(), kMost);
   if (event.has_parent) table_.PrefetchPlace(event.parent_id);
-  for (uint64_t id : event.block_ids) table_.PrefetchPlace(id);
+  for (uint64_t id : event.block_ids.subspan(0, blocks)) table_.PrefetchPlace(id);
   if (event.kind != KvEventKind::kStored) return;
-  table_.PrefetchFree(event.block_ids.size());
-  index_.PrefetchNumbers(event.block_ids.size());
+  table_.PrefetchFree(blocks);
+  index_.PrefetchNumbers(blocks);
 }
 
 bool EngineBlocks::Apply(const KvEvent& event, int64_t now_nanos, KvEventCounts* counts) {

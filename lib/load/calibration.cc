@@ -24,6 +24,10 @@ constexpr double kSlopeMin = 1e-6;
 constexpr double kSlopeMax = 1e6;
 constexpr double kLongest = 1e6;
 
+// Logarithms of factors that may be noise: of many samples, and of one. Up to here a difference is
+// ignored, from three times of it on it is believed.
+constexpr double kFactorNoise = 0.1;
+constexpr double kFactorNoiseOfOne = 0.8;
 constexpr double kFactorMin = 1e-3;
 constexpr double kFactorMax = 1e3;
 constexpr double kFadeAfterNanos = 10e9;
@@ -72,16 +76,17 @@ void SpeedFactor::Add(double modelled_s, double observed_s, int64_t now_nanos) {
 }
 
 double SpeedFactor::factor() const {
-  if (!learned()) return 1;
+  if (samples_ == 0) return 1;
   const double ratio = std::clamp(observed_s_ / modelled_s_, kFactorMin, kFactorMax);
   const double difference = std::log(ratio);
-  const double trust = std::clamp((std::abs(difference) - 0.1) / (0.3 - 0.1), 0.0, 1.0);
+  const double noise = std::max(kFactorNoise, kFactorNoiseOfOne / samples_);
+  const double trust = std::clamp((std::abs(difference) - noise) / (2 * noise), 0.0, 1.0);
   return std::exp(difference * trust);
 }
 
 bool SpeedFactor::Fade(int64_t now_nanos) {
   const double age_nanos = static_cast<double>(now_nanos) - static_cast<double>(last_nanos_);
-  if (!learned() || age_nanos < kFadeAfterNanos) return false;
+  if (samples_ == 0 || age_nanos < kFadeAfterNanos) return false;
   const double before = factor();
   observed_s_ = modelled_s_ * std::pow(observed_s_ / modelled_s_, kFade);
   return factor() != before;

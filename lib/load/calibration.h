@@ -49,8 +49,9 @@ class SpeedFactor {
   void Add(double modelled_s, double observed_s, int64_t now_nanos);
   // At least kEnough samples: it no longer is what was configured.
   bool learned() const { return samples_ >= kEnough; }
-  // What times are multiplied by: 1 until it is learned, and where it differs by less than 10 %;
-  // above 30 % what was observed, in between a mixture.
+  // What times are multiplied by: 1 where it differs by less than 10 %; above 30 % what was
+  // observed, in between a mixture. Of fewer than kEnough samples only a greater difference counts:
+  // one must show a factor of 2.2 before any of it is believed, and of 11 before all of it is.
   double factor() const;
   // Lets the factor fade towards 1 when nothing was added lately. To be called about once a second.
   // True if it has changed.

@@ -2,26 +2,29 @@
 // weight on tokens that have to be computed anew, and dearer where many requests share the
 // instance.
 //
-//   work  = overhead + pending + w * uncached + kRequestTokens * requests + pressure
-//   cost  = work * sqrt(1 + kInFlight * requests + kWaiting * waiting) / (rate * weight)
+//   work  = overhead + pending + w * uncached + v * avoidable + kRequestTokens * requests +
+//   pressure cost  = work * sqrt(1 + kInFlight * requests + kWaiting * waiting) / (rate * weight)
 //
 // in seconds, where
-//   overhead  what a first token takes beside prefill, learned
-//   pending   prefill tokens that are ahead of this prompt on the instance
-//   uncached  prompt tokens that the instance does not hold
-//   w         the miss weight, 1.3 to 3.8: a queued token only delays this request, an uncached one
-//             also costs the requests behind it and pushes other prefixes out of the cache. It
-//             grows with the queue, 1.3 + min(2.5, 0.5 * mean requests that wait for their first
-//             token): a high one throws work onto hot spots of a large idle fleet, a low one loses
-//             reuse under load
-//   requests  in flight, and waiting for their first token: what is put on an instance delays all
-//   of
-//             them. The root is between no such factor (a popular prefix stays on few instances
-//             until their batches are full) and the whole product, "multiplicative" (long prompts
-//             wait behind short ones)
-//   pressure  an instance whose KV memory is nearly full must evict or wait before it can start,
-//             and what it holds of this prompt may be gone by then: from 90 % use on, up to twice
-//             the cost of computing the whole prompt
+//   overhead   what a first token takes beside prefill, learned
+//   pending    prefill tokens that are ahead of this prompt on the instance
+//   uncached   prompt tokens that the instance does not hold
+//   avoidable  of them, those that another candidate holds
+//   w          the miss weight, 1.3 to 3.8: a queued token only delays this request, an uncached
+//              one also costs the requests behind it and pushes other prefixes out of the cache. It
+//              grows with the queue, 1.3 + min(2.5, 0.5 * mean requests that wait for their first
+//              token): a high one throws work onto hot spots of a large idle fleet, a low one loses
+//              reuse under load
+//   v          0 to 7.5: 0.5 * mean waiting, less the 2.5 that w has taken. Past saturation, what
+//              is computed twice is at the expense of all that wait. What nobody holds has to be
+//              computed anyhow; if it weighed more too, the instances' queues would count less
+//   requests   in flight, and waiting for their first token: what is put on an instance delays all
+//              of them. The root is between no such factor (a popular prefix stays on few instances
+//              until their batches are full) and the whole product, "multiplicative" (long prompts
+//              wait behind short ones)
+//   pressure   an instance whose KV memory is nearly full must evict or wait before it can start,
+//              and what it holds of this prompt may be gone by then: from 90 % use on, up to twice
+//              the cost of computing the whole prompt
 //
 // docs/policy.md has the evidence.
 #include <algorithm>
@@ -33,6 +36,10 @@
 namespace prefixrouter {
 namespace {
 
+constexpr float kMissWeight = 1.3f;
+constexpr float kMissWeightPerWaiting = 0.5f;
+constexpr float kMissWeightGrowth = 2.5f;
+constexpr float kAvoidableWeightMax = 7.5f;
 constexpr float kRequestTokens = 16;
 constexpr float kInFlight = 0.3f;
 constexpr float kWaiting = 2;
@@ -47,7 +54,37 @@ inline float Crowd(float requests, float waiting) {
   return std::sqrt(1 + kInFlight * requests + kWaiting * waiting);
 }
 
-PREFIX_ROUTER_VECTOR void ScoreWork(const PolicyInput& in, float miss_weight, float* cost) {
+// What an uncached token weighs: any, and in addition one that another candidate holds.
+struct Weights {
+  explicit Weights(const PolicyInput& in) {
+    const float growth = kMissWeightPerWaiting * in.mean_waiting;
+    miss = kMissWeight + std::min(growth, kMissWeightGrowth);
+    avoidable = std::clamp(growth - kMissWeightGrowth, 0.0f, kAvoidableWeightMax);
+  }
+  float miss;
+  float avoidable;
+};
+
+// The fewest tokens of the prompt that any candidate has to compute.
+PREFIX_ROUTER_VECTOR float LeastUncached(const PolicyInput& in) {
+  const size_t size = in.size;
+  const uint32_t* const cached_blocks = in.cached_blocks;
+  const uint8_t* const eligible = in.eligible;
+  uint32_t most = 0;
+#pragma omp simd reduction(max : most)
+  for (size_t i = 0; i < size; ++i) {
+    const uint32_t cached = eligible[i] != 0 ? cached_blocks[i] : 0;
+    most = cached > most ? cached : most;
+  }
+  return std::max(in.prompt_tokens - static_cast<float>(most) * in.tokens_per_block, 0.0f);
+}
+
+// v * avoidable is v * uncached less this.
+float Unavoidable(const PolicyInput& in, Weights weights) {
+  return weights.avoidable > 0 ? weights.avoidable * LeastUncached(in) : 0;
+}
+
+PREFIX_ROUTER_VECTOR void ScoreWork(const PolicyInput& in, Weights weights, float* cost) {
   const size_t size = in.size;
   const uint32_t* const cached_blocks = in.cached_blocks;
   const float* const pending_tokens = in.pending_tokens;
@@ -56,7 +93,8 @@ PREFIX_ROUTER_VECTOR void ScoreWork(const PolicyInput& in, float miss_weight, fl
   const float* const seconds_per_token = in.seconds_per_token;
   const float tokens_per_block = in.tokens_per_block;
   const float prompt_tokens = in.prompt_tokens;
-  const float overhead_tokens = in.overhead_tokens;
+  const float constant = in.overhead_tokens - Unavoidable(in, weights);
+  const float weight = weights.miss + weights.avoidable;
 #pragma omp simd
   for (size_t i = 0; i < size; ++i) {
     // Signed, because vector instructions convert only signed integers. Counts are below 2^24.
@@ -65,7 +103,7 @@ PREFIX_ROUTER_VECTOR void ScoreWork(const PolicyInput& in, float miss_weight, fl
     const float missing = prompt_tokens - cached;
     const float uncached = missing > 0 ? missing : 0;
     const float work =
-        overhead_tokens + pending_tokens[i] + miss_weight * uncached + kRequestTokens * requests[i];
+        constant + pending_tokens[i] + weight * uncached + kRequestTokens * requests[i];
     cost[i] = work * Crowd(requests[i], waiting[i]) * seconds_per_token[i];
   }
 }
@@ -81,10 +119,10 @@ class PrefixCost final : public Policy {
   const char* name() const override { return "prefix_cost"; }
 
   void Score(const PolicyInput& in, float* cost) const override {
-    const float miss_weight = MissWeight(in);
-    ScoreWork(in, miss_weight, cost);
+    const Weights weights(in);
+    ScoreWork(in, weights, cost);
     if (!in.any_report) return;
-    for (size_t i = 0; i < in.size; ++i) cost[i] += Pressure(in, i, miss_weight);
+    for (size_t i = 0; i < in.size; ++i) cost[i] += Pressure(in, i, weights.miss);
   }
 
   float TieTolerance(const PolicyInput& in, size_t best) const override {
@@ -92,20 +130,20 @@ class PrefixCost final : public Policy {
   }
 
   CostParts Explain(const PolicyInput& in, size_t i, float cost) const override {
-    const float miss_weight = MissWeight(in);
+    const Weights weights(in);
     const double second = in.seconds_per_token[i];
+    const double uncached = in.prompt_tokens - in.cached_tokens(i);
     CostParts parts;
     parts.pending = in.pending_tokens[i] * second;
-    parts.uncached = miss_weight * (in.prompt_tokens - in.cached_tokens(i)) * second;
-    parts.pressure = Pressure(in, i, miss_weight);
+    parts.uncached =
+        ((weights.miss + weights.avoidable) * uncached - Unavoidable(in, weights)) * second;
+    parts.pressure = Pressure(in, i, weights.miss);
     parts.total = cost;
     parts.requests = std::max(cost - parts.pending - parts.uncached - parts.pressure, 0.0);
     return parts;
   }
 
-  float MissWeight(const PolicyInput& in) const override {
-    return 1.3f + std::min(2.5f, 0.5f * in.mean_waiting);
-  }
+  float MissWeight(const PolicyInput& in) const override { return Weights(in).miss; }
 };
 
 }  // namespace

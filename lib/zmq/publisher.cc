@@ -13,6 +13,9 @@ namespace prefixrouter {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+// After a connection, until the engine surely knows of the subscription. What it published before
+// that, and after it answered the first replay, shows only with its next message, or by asking.
+constexpr double kSettleS = 0.5;
 
 int Milliseconds(double seconds) { return std::max(1, static_cast<int>(seconds * 1000)); }
 
@@ -45,7 +48,8 @@ Publisher::Publisher(PublisherContext* context, KvEventStream stream, const ZmqS
       replay_endpoint_(std::move(replay_endpoint)),
       ipv6_(source.ipv6),
       instances_(source.instances),
-      touched_(source.instances.size()) {
+      touched_(source.instances.size()),
+      check_at_s_(kNever) {
   stats_.source = source_id;
   stats_.rank = rank;
   stats_.endpoint = std::move(endpoint);
@@ -58,12 +62,14 @@ Publisher::Publisher(PublisherContext* context, KvEventStream stream, const ZmqS
 void Publisher::Connected(double now_s) {
   greeted_ = true;
   ++stats_.connects;
+  check_at_s_ = now_s + kSettleS;
   Obey(stream_.Connected(now_s), /*live=*/true, now_s);
   OnTime(now_s);
 }
 
 void Publisher::Disconnected() {
   ++stats_.disconnects;
+  greeted_ = false;
   stream_.Disconnected();
 }
 
@@ -106,7 +112,7 @@ void Publisher::ReadReplay(void* socket, int limit, double now_s) {
 // ---- Replays ------------------------------------------------------------------------------------
 
 double Publisher::deadline_s() const {
-  if (fetch_ == 0) return kNever;
+  if (fetch_ == 0) return check_at_s_;
   return replay_ ? fail_at_s_ : ask_at_s_;
 }
 
@@ -114,6 +120,10 @@ void Publisher::OnTime(double now_s) {
   if (fetch_ != 0 && fetch_ != stream_.fetch()) {  // the stream has given it up
     fetch_ = 0;
     replay_.Close();
+  }
+  if (fetch_ == 0 && now_s >= check_at_s_) {
+    check_at_s_ = kNever;
+    Obey(stream_.Check(now_s), /*live=*/false, now_s);
   }
   if (fetch_ == 0) return;
   if (!replay_ && now_s >= ask_at_s_) Ask(now_s);
@@ -151,6 +161,7 @@ void Publisher::FailReplay(double now_s) {
 void Publisher::Opened(const std::string& endpoint) {
   stats_.endpoint = endpoint;
   greeted_ = false;
+  check_at_s_ = kNever;
   PublishStats();
 }
 
@@ -158,6 +169,7 @@ void Publisher::Opened(const std::string& endpoint) {
 void Publisher::Closed() {
   replay_.Close();
   fetch_ = 0;
+  check_at_s_ = kNever;
   stream_.Disconnected();
   PublishStats();
 }

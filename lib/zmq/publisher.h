@@ -37,6 +37,8 @@ class Publisher {
 
   void Connected(double now_s);
   void Disconnected();
+  // A connection was made, and Connected follows when what came before it has been read.
+  void Connecting() { stream_.Disconnected(); }
   void Live(const KvFrames& frames, double now_s);
   void BadFrames(const Status& status);
   // Takes up to `limit` messages of the replay, if this is still its socket.
@@ -83,6 +85,7 @@ class Publisher {
   std::vector<bool> touched_;                // by rank: events were applied to it
   bool removed_ = false;
   bool greeted_ = false;
+  double check_at_s_;  // infinite: not
   bool gone_ = false;  // the router does not know the instance any more
 
   // The replay that the stream wants; 0: none.

@@ -98,7 +98,8 @@ struct Inlet {
   ZmqSocket live;
   ZmqSocket monitor;
   int connections = 0;
-  bool changed = false;  // statistics are to be published
+  bool connecting = false;  // a connection was made, and publishers were not told yet
+  bool changed = false;     // statistics are to be published
 
   // In this order: libzmq's thread waits forever when it tells a monitor that has gone.
   void Close() {
@@ -106,6 +107,7 @@ struct Inlet {
     monitor.Close();
     live.Close();
     connections = 0;
+    connecting = false;
   }
 
   // Connections tell of the engine only where it is clear whose they are.
@@ -501,15 +503,12 @@ void ZmqSubscriber::Impl::Round() {
     while (context_.message.Receive(wake_receiver_)) {
     }
   }
-  // Connections first: their replays should be asked for before messages are looked at.
   for (size_t i = 1; i < items.size(); ++i) {
     const auto [inlet, publisher] = owners[i];
     if (items[i].revents == 0) continue;
     inlet->changed = true;
     if (publisher != nullptr) {
       publisher->ReadReplay(items[i].socket, kTurn, Now());
-    } else if (items[i].socket == inlet->monitor.get()) {
-      ReadMonitor(inlet);
     } else {
       ReadLive(inlet);
     }
@@ -533,7 +532,7 @@ void ZmqSubscriber::Impl::Round() {
 void ZmqSubscriber::Impl::Greet(double now_s) {
   for (size_t i = 0; i < inlets_.size(); ++i) {
     Inlet* inlet = inlets_[i].get();
-    if (inlet->tells_connections() && inlet->connections == 0) continue;
+    if (inlet->tells_connections() && (inlet->connections == 0 || inlet->connecting)) continue;
     for (size_t j = 0; j < inlet->publishers.size(); ++j) {
       if (inlet->publishers[j]->greeted()) continue;
       inlet->changed = true;
@@ -548,24 +547,31 @@ void ZmqSubscriber::Impl::ReadMonitor(Inlet* inlet) {
     uint16_t event = 0;
     if (frame.size() >= sizeof event) std::memcpy(&event, frame.data(), sizeof event);
     const bool connected = event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
-    if (connected) {
-      ++inlet->connections;
-    } else {
-      inlet->connections = std::max(0, inlet->connections - 1);
-    }
+    inlet->connections = std::max(0, inlet->connections + (connected ? 1 : -1));
     if (!inlet->tells_connections()) continue;
-    for (size_t i = 0; i < inlet->publishers.size(); ++i) {
+    inlet->connecting = inlet->connections > 0 && (connected || inlet->connecting);
+    for (const auto& publisher : inlet->publishers) {
       if (connected) {
-        inlet->publishers[i]->Connected(Now());
+        publisher->Connecting();
       } else if (inlet->connections == 0) {
-        inlet->publishers[i]->Disconnected();
+        publisher->Disconnected();
       }
     }
   }
 }
 
+// Messages of a process that has ended may be followed by those of its successor at any place, and
+// only the monitor tells. So it is asked before each message; what comes after a change is held by
+// the stream; and when nothing is left, publishers are told that they are connected, which drops
+// what was held and fetches it again.
 void ZmqSubscriber::Impl::ReadLive(Inlet* inlet) {
-  for (int turn = 0; turn < kTurn && context_.message.Receive(inlet->live); ++turn) {
+  for (int turn = 0; turn < kTurn; ++turn) {
+    ReadMonitor(inlet);
+    if (!context_.message.Receive(inlet->live)) {
+      if (!std::exchange(inlet->connecting, false)) return;
+      for (size_t i = 0; i < inlet->publishers.size(); ++i) inlet->publishers[i]->Connected(Now());
+      return;
+    }
     const Result<KvFrames> frames = ParseKvLiveFrames(context_.message.frames());
     if (!frames.ok()) {
       inlet->publishers[0]->BadFrames(frames.status());

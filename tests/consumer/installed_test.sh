@@ -52,6 +52,21 @@ elif [[ -e $prefix/include/prefixrouter/simulator.h ]]; then
   exit 1
 fi
 
+if [[ -n $(find "$prefix" -name prefixrouter-zmq.cmake) ]]; then
+  say "the ZeroMQ subscriber with CMake, and with pkg-config"
+  cmake -S "$source_dir/tests/consumer/zmq" -B "$work/zmq" \
+    -DCMAKE_PREFIX_PATH="$prefix" --log-level=WARNING
+  cmake --build "$work/zmq" >"$work/log" || { cat "$work/log"; exit 1; }
+  LD_LIBRARY_PATH=$prefix/lib "$work/zmq/zmq_consumer"
+  # shellcheck disable=SC2046
+  "$CXX" -std=c++17 -Wall -Wextra -Werror "$source_dir/tests/consumer/zmq/main.cc" \
+    $(pkg-config --cflags --libs prefixrouter-zmq) -o "$work/zmq_consumer"
+  LD_LIBRARY_PATH=$prefix/lib "$work/zmq_consumer"
+elif [[ -e $prefix/include/prefixrouter/zmq_subscriber.h ]]; then
+  echo "a header is installed without its library"
+  exit 1
+fi
+
 say "examples/c with pkg-config"
 [[ $(pkg-config --modversion prefixrouter-c) == $(pkg-config --modversion prefixrouter) ]]
 # shellcheck disable=SC2046  # options are words

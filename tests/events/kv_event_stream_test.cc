@@ -274,6 +274,7 @@ TEST_CASE("a replay that brings nothing of the gap leaves it lost") {
   driver.Follow(10);
   CHECK(driver.Live(12) == Words{"fetch 1 from 10"});
   CHECK(driver.Live(13) == Words{});
+  CHECK(driver.Replayed(10) == Words{});
   CHECK(driver.Ended() == Words{"clear", "apply 12", "apply 13"});
   CHECK(driver.stats().lost == 1);
   CHECK(driver.stats().restarts == 0);
@@ -400,22 +401,71 @@ TEST_CASE("an engine that restarted while the connection was lost is found out")
   SECTION("a message of the old process is held") {
     Driver driver;
     driver.Follow(10);
-    CHECK(driver.Live(12) == Words{"fetch 1 from 10"});
-    CHECK(driver.Connected() == Words{"fetch 2 from 10"});
+    CHECK(driver.Connected() == Words{"fetch 1 from 10"});
+    CHECK(driver.Live(12) == Words{});
     driver.stream.Live(13, Payload(13, 1), 0);
     CHECK(driver.Replayed(11, 1) == Words{"apply 11"});  // no longer has 10
-    CHECK(driver.Replayed(12, 1) == Words{"clear", "fetch 3 from 0"});
+    CHECK(driver.Replayed(12, 1) == Words{"clear", "fetch 2 from 0"});
   }
 }
 
-TEST_CASE("a connection regained during a replay asks again, and keeps what is held") {
+TEST_CASE("a connection regained during a replay asks again, for what is held too") {
   Driver driver;
   driver.Follow(10);
   CHECK(driver.Live(12) == Words{"fetch 1 from 10"});
   CHECK(driver.Connected() == Words{"fetch 2 from 10"});
-  CHECK(driver.stats().held == 1);
+  CHECK(driver.stats().held == 0);
+  CHECK(driver.Live(13) == Words{});
   driver.Replayed(11);
-  CHECK(driver.Ended() == Words{"apply 12"});
+  CHECK(driver.Replayed(12) == Words{"apply 12"});
+  CHECK(driver.Ended() == Words{"apply 13"});
+}
+
+TEST_CASE("what comes between two connections is held, and dropped for the replay") {
+  Driver driver;
+  driver.Follow(10);
+  driver.stream.Disconnected();
+  CHECK(driver.Live(11, 1) == Words{});  // the next number, of another process
+  CHECK(driver.stats().held == 1);
+  CHECK(driver.Connected() == Words{"fetch 1 from 10"});
+  CHECK(driver.stats().held == 0);
+  CHECK(driver.Replayed(10, 1) == Words{"clear", "fetch 2 from 0"});
+  // A replay under way is given up.
+  driver.stream.Disconnected();
+  CHECK(driver.stream.fetch() == 0);
+  CHECK(InWords(driver.stream.Check(0)) == Words{});
+  // Without a replay source nothing would bring it.
+  Driver without(WithoutReplay());
+  without.Follow(10);
+  without.stream.Disconnected();
+  CHECK(without.Live(11) == Words{"apply 11"});
+}
+
+TEST_CASE("an engine that restarted is found out though its first message seems to be the next") {
+  Driver driver;
+  driver.Follow(10);
+  CHECK(driver.Connected() == Words{"fetch 1 from 10"});
+  CHECK(driver.Live(11, 1) == Words{});  // it had published less when it was asked
+  CHECK(driver.Ended() == Words{"clear", "fetch 2 from 0"});
+  for (uint64_t seq = 0; seq < 11; ++seq) driver.Replayed(seq, 1);
+  CHECK(driver.Ended() == Words{"apply 11"});
+  CHECK(driver.stats().restarts == 1);
+  CHECK(driver.stats().complete);
+}
+
+TEST_CASE("a check brings what no later message has shown") {
+  Driver driver;
+  driver.Follow(10);
+  CHECK(InWords(driver.stream.Check(0)) == Words{"fetch 1 from 10"});
+  driver.Replayed(10);
+  CHECK(driver.Replayed(11) == Words{"apply 11"});
+  CHECK(driver.Ended() == Words{});
+  KvEventStream unnumbered = Make();
+  unnumbered.LiveUnnumbered("a", 0);
+  CHECK(InWords(unnumbered.Check(0)) == Words{});
+  Driver without(WithoutReplay());
+  without.Follow(10);
+  CHECK(InWords(without.stream.Check(0)) == Words{});
 }
 
 // ---- Failures and bounds ------------------------------------------------------------------------
@@ -565,6 +615,7 @@ TEST_CASE("the number that ends replays is no message, and numbers near it do no
   driver.Follow(3);
   CHECK(driver.Live(UINT64_MAX - 1) == Words{"fetch 1 from 3"});
   CHECK(driver.Replayed(UINT64_MAX) == Words{});
+  CHECK(driver.Replayed(3) == Words{});
   CHECK(driver.Ended() == Words{"clear", "apply " + std::to_string(UINT64_MAX - 1)});
   CHECK(driver.stats().behind == 0);
   CHECK(driver.Live(0, 1) == Words{"clear", "apply 0"});

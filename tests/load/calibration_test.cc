@@ -72,19 +72,24 @@ TEST_CASE("the model stays in range whatever the clock says") {
   }
 }
 
-TEST_CASE("a speed factor is 1 until it is learned, and where it differs little") {
-  const auto learned = [](double factor) {
+TEST_CASE("a speed factor is 1 where it differs by less than so few samples may by chance") {
+  const auto seen = [](int samples, double factor) {
     SpeedFactor speed;
-    for (int i = 0; i < 20; ++i) speed.Add(1, factor, kSecond);
+    for (int i = 0; i < samples; ++i) speed.Add(1, factor, kSecond);
     return speed;
   };
-  SpeedFactor speed;
-  for (int i = 0; i < 7; ++i) speed.Add(1, 5, kSecond);
-  REQUIRE_FALSE(speed.learned());
-  REQUIRE(speed.factor() == 1);
-  speed.Add(1, 5, kSecond);
-  REQUIRE(speed.learned());
-  REQUIRE(speed.factor() == Approx(5));
+  const auto learned = [&seen](double factor) { return seen(20, factor); };
+  REQUIRE(SpeedFactor().factor() == 1);
+  REQUIRE(seen(1, 2.2).factor() == 1);
+  REQUIRE(seen(1, 0.46).factor() == 1);
+  REQUIRE(seen(1, 4).factor() > 1);
+  REQUIRE(seen(1, 4).factor() < 2);
+  REQUIRE(seen(2, 4).factor() > 2);
+  REQUIRE(seen(2, 4).factor() < 4);
+  REQUIRE(seen(4, 4).factor() == Approx(4));
+  REQUIRE(seen(4, 0.25).factor() == Approx(0.25));
+  REQUIRE_FALSE(seen(7, 5).learned());
+  REQUIRE(seen(8, 5).learned());
   REQUIRE(learned(1.05).factor() == Approx(1));
   REQUIRE(learned(0.95).factor() == Approx(1));
   REQUIRE(learned(1.2).factor() > 1.02);

@@ -26,6 +26,15 @@ bool Fill(PrefixRouter& router, const std::vector<std::string>& names) {
     info.engine_cached_tokens = 100;
     if (!lease->FirstToken() || !lease->Finish(info)) return false;
   }
+  const uint64_t block = 1;
+  KvEvent stored;
+  stored.kind = KvEventKind::kStored;
+  stored.block_ids = {&block, 1};
+  stored.block_size = router.options().block_size;
+  stored.tokens = Span<const uint32_t>(prompt).subspan(0, stored.block_size);
+  KvEventBatch batch;
+  batch.events = {&stored, 1};
+  if (!router.ApplyKvEvents(*router.FindInstance(names[0]), batch).ok()) return false;
   const auto engine =
       ParseEngineMetrics("vllm:num_requests_running 3\nvllm:kv_cache_usage_perc 0.25\n");
   return engine.ok() && ReportEngineMetrics(router, names[0], *engine, 1.5).ok();

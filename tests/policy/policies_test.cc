@@ -108,6 +108,38 @@ TEST_CASE("prefix_cost weighs cached tokens against queued ones") {
   REQUIRE(policy->MissWeight(busy) == Approx(3.8));
 }
 
+TEST_CASE("prefix_cost past saturation counts tokens that another instance holds up to thrice") {
+  auto policy = MakePrefixCost();
+  Fleet fleet(2);
+  fleet.cached[0] = 50;  // 800 of 1,000 tokens
+  fleet.pending[0] = 8000;
+  PolicyInput full = fleet.Input();
+  full.mean_waiting = 5;  // 3.8 * 800 tokens are less than what waits there
+  REQUIRE(fleet.Choose(*policy, full).slot == 1);
+  full.mean_waiting = 20;  // (3.8 + 7.5) * 800 are more
+  REQUIRE(fleet.Choose(*policy, full).slot == 0);
+  const float cost = fleet.Choose(*policy, full).cost;
+  REQUIRE(policy->Explain(full, 0, cost).total == Approx(cost));
+
+  // Of tokens that nobody holds, or only one that may not be chosen, none is avoidable: the cost is
+  // that of 3.8 times the prompt.
+  fleet.pending = {0, 0};
+  fleet.cached = {0, 0};
+  std::vector<float> busy(2), saturated(2);
+  PolicyInput nobody = fleet.Input();
+  nobody.mean_waiting = 5;
+  policy->Score(nobody, busy.data());
+  nobody.mean_waiting = 20;
+  policy->Score(nobody, saturated.data());
+  REQUIRE(saturated[0] == Approx(busy[0]));
+  fleet.cached[1] = 50;
+  fleet.eligible[1] = 0;
+  PolicyInput forbidden = fleet.Input();
+  forbidden.mean_waiting = 20;
+  policy->Score(forbidden, saturated.data());
+  REQUIRE(saturated[0] == Approx(busy[0]));
+}
+
 TEST_CASE("prefix_cost leaves a popular prefix's instance when its batch fills up") {
   auto policy = MakePrefixCost();
   Fleet fleet(2);

@@ -269,7 +269,7 @@ def test_other_threads_run_meanwhile(chat):
 
     def run():
         prefixrouter.simulate(
-            chat, arrival_scale=0.02, progress=lambda over, total: begun.set()
+            chat, arrival_scale=0.1, progress=lambda over, total: begun.set()
         )
         ended.set()
 

@@ -336,7 +336,19 @@ void BindKvEventStream(py::module_& module) {
          "Args:\n" PREFIX_ROUTER_NOW_DOC "\n" PREFIX_ROUTER_ACTIONS_DOC)
       .def(
           "disconnected", [](Self& self) { self.stream().Disconnected(); },
-          "disconnected(self)\n--\n\nThe live connection is gone.\n")
+          "disconnected(self)\n--\n\n"
+          "The live connection is gone. What comes until ``connected`` may be of another process:\n"
+          "with a replay source it is held.\n")
+      .def(
+          "check",
+          [](Self& self, py::handle now_s) { return ToActions(self.stream().Check(ToNow(now_s))); },
+          py::arg("now_s") = py::none(),
+          "check(self, now_s=None)\n--\n\n"
+          "Asks for a replay, to see whether anything was missed that no later message has shown:\n"
+          "some time after ``connected``, because publishers send nothing until they know of a\n"
+          "subscription.\n"
+          "\n"
+          "Args:\n" PREFIX_ROUTER_NOW_DOC "\n" PREFIX_ROUTER_ACTIONS_DOC)
       .def(
           "retire", [](Self& self) { self.stream().Retire(); },
           "retire(self)\n--\n\nThe instance was removed: from now on nothing is applied.\n")

@@ -473,6 +473,16 @@ def test_a_payload_that_is_applied_at_once_is_not_copied(router):
     assert apply.payload is payload
 
 
+def test_a_stream_checks_for_what_no_later_message_has_shown(router):
+    stream = KvEventStream(router.find_instance("a"))
+    stream.push_live(0, b"0")
+    assert actions(stream.check()) == [("fetch", 1, 0, 0.0)]
+    assert actions(stream.push_replayed(1, 0, b"0")) == []
+    assert actions(stream.push_replayed(1, 1, b"1")) == [("apply", 1, b"1")]
+    assert actions(stream.replay_ended(1)) == []
+    assert stream.stats().complete
+
+
 @pytest.mark.parametrize(
     "keywords, message",
     [

@@ -3,6 +3,8 @@
 import array
 import json
 import math
+import threading
+import time
 
 import pytest
 
@@ -257,6 +259,34 @@ def test_a_payload_does_the_same_as_its_batch(router):
     assert cached(router, list(range(32))) == {"a": 32, "b": 32}
     assert nonzero(router.apply_kv_events("a", memoryview(payload)).counts) == {"stored": 2}
     assert repr(by_payload) == "<KvApplyResult: stored 2>"
+
+
+def test_other_threads_run_while_a_large_payload_is_applied(router):
+    blocks = 20000
+    large = stored(range(1, blocks + 1), array.array("I", range(16 * blocks)))
+    payload = prefixrouter.encode_kv_events(KvEventBatch([large]))
+    turns = 0
+    done = threading.Event()
+
+    def count():
+        nonlocal turns
+        while not done.is_set():
+            turns += 1
+            time.sleep(0.0001)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        during = []
+        while len(during) < 100 and max(during, default=0) <= 3:  # the machine may be busy
+            before = turns
+            result = router.apply_kv_events("a", payload)
+            during.append(turns - before)
+            assert result.counts["stored"] == blocks
+    finally:
+        done.set()
+        thread.join()
+    assert max(during) > 3, "with the GIL held there is at most one turn a call"
 
 
 def test_a_block_without_its_parent_asks_for_a_replay(router):

@@ -314,7 +314,7 @@ def test_what_no_replay_can_bring_is_lost_and_leaves_no_false_match(router):
 
 
 @needs_libzmq
-def test_engines_connect_to_a_subscriber_that_listens_and_are_told_apart_by_topics(router, tmp_path):
+def test_engines_that_connect_to_a_subscriber_are_told_apart_by_topics(router, tmp_path):
     endpoint = f"ipc://{tmp_path}/events"
     instances = [router.add_instance(name) for name in "ab"]
     with subscribe(router) as subscriber:

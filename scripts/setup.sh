@@ -32,6 +32,7 @@ python_packages=(
   "pybind11>=3" scikit-build-core build
   pytest hypothesis numpy mypy
   tqdm plotly  # progress and plots of its command line
+  pyzmq msgpack  # publish KV events in its tests
   prometheus_client  # reads the router's metrics in a test
   "conan>=2.0.9"  # tests of the Conan package
 )

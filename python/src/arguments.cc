@@ -104,4 +104,14 @@ std::string_view ToText(py::handle value, const std::string& name) {
   return {text, static_cast<size_t>(size)};
 }
 
+int ToChoice(py::handle value, const std::string& name, Span<const char* const> names) {
+  const std::string_view text = ToText(value, name);
+  std::string known;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (text == names[i]) return static_cast<int>(i);
+    known += (i == 0 ? "" : ", ") + std::string(names[i]);
+  }
+  throw py::value_error(name + " must be one of " + known + "; got " + Shown(value));
+}
+
 }  // namespace prefixrouter::python

@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "prefixrouter/span.h"
+
 namespace prefixrouter::python {
 
 namespace py = pybind11;
@@ -39,6 +41,9 @@ double ToDouble(py::handle value, const std::string& name);
 bool ToBool(py::handle value, const std::string& name);
 // The UTF-8 text of a str, valid as long as the str is.
 std::string_view ToText(py::handle value, const std::string& name);
+
+// Which of the names it is, by its place among them.
+int ToChoice(py::handle value, const std::string& name, Span<const char* const> names);
 
 // The other way round: what the library says is not known, as None.
 template <typename T>

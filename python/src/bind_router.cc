@@ -36,7 +36,8 @@ constexpr const char* kInitDoc =
     "__init__(self, *, block_size=16, text_block_bytes=64, text_bytes_per_token=4.0, "
     "policy='prefix_cost', policy_options=None, key_seed=None, random_seed=None, "
     "predicted_ttl_s=0.0, "
-    "confirm_window_s=2.0, default_prefill_tokens_per_s=10000.0, calibrate=True, "
+    "confirm_window_s=2.0, cpu_tier_weight=0.8, disk_tier_weight=0.5, external_tier_weight=0.5, "
+    "default_prefill_tokens_per_s=10000.0, calibrate=True, "
     "report_max_age_s=5.0, lease_ttl_s=600.0, session_ttl_s=3600.0, session_slack_s=0.25, "
     "index_budget_bytes=1073741824, max_prompt_tokens=16777216, max_instances=65536, "
     "max_sessions=262144, clock=None, latency_interval_s=0.0001)\n--\n\n"
@@ -60,6 +61,13 @@ constexpr const char* kInitDoc =
     "        longer counts as cached. 0: until it is evicted. 0 to 1e9.\n"
     "    confirm_window_s (float): How long a routed prompt counts as cached before the KV events\n"
     "        of its instance arrive, in seconds. 0.001 to 3600.\n"
+    "    cpu_tier_weight (float): How much of a cached token's prefill is saved when KV events "
+    "say\n"
+    "        that it lies in CPU memory and has to be loaded. 0: it does not count as cached. 0 "
+    "to\n"
+    "        1.\n"
+    "    disk_tier_weight (float): The same on disk.\n"
+    "    external_tier_weight (float): The same outside of the machine.\n"
     "    default_prefill_tokens_per_s (float): Prefill rate of instances that have shown none "
     "yet,\n"
     "        in tokens a second. 1 to 1e9.\n"
@@ -292,9 +300,9 @@ void BindInstanceCalls(py::class_<PyRouter>& cls) {
          "add_instance", &PyRouter::AddInstance, py::arg("name"), py::arg("rank") = 0,
          py::kw_only(), py::arg("capacity_blocks") = defaults.capacity_blocks,
          py::arg("prefill_tokens_per_s") = defaults.prefill_tokens_per_s,
-         py::arg("weight") = defaults.weight,
+         py::arg("weight") = defaults.weight, py::arg("model") = defaults.model,
          "add_instance(self, name, rank=0, *, capacity_blocks=65536, prefill_tokens_per_s=0.0, "
-         "weight=1.0)\n--\n\n"
+         "weight=1.0, model='')\n--\n\n"
          "Adds an instance that is ready and holds nothing.\n"
          "\n"
          "Args:\n"
@@ -305,6 +313,8 @@ void BindInstanceCalls(py::class_<PyRouter>& cls) {
          "        to 2**31 - 1.\n"
          "    prefill_tokens_per_s (float): How fast it prefills, in tokens a second. 0: unknown.\n"
          "    weight (float): Share of the traffic relative to others. More than 0, at most 1000.\n"
+         "    model (str): The ``model`` of the prompts that are routed to it, for its KV events,\n"
+         "        which do not name it. At most 65,535 bytes.\n"
          "\n"
          "Returns:\n"
          "    Instance: What stands for it from now on.\n"
@@ -394,6 +404,33 @@ void BindInstanceCalls(py::class_<PyRouter>& cls) {
           "    KeyError: None of the ranks is a live instance of this name.\n"
           "    Error, ValueError: As for ``parse_engine_metrics``. Whatever is raised, nothing\n"
           "        has changed.\n"
+          "    TypeError: A wrong argument.\n")
+      .def(
+          "apply_kv_events", &PyRouter::ApplyKvEvents, py::arg("instance"), py::arg("events"),
+          py::arg("decoder") = py::none(),
+          "apply_kv_events(self, instance, events, decoder=None)\n--\n\n"
+          "Takes over what an engine says that it holds.\n"
+          "\n"
+          "From the first call on the instance is driven by its events: what they store is cached\n"
+          "until they remove it, and routed prompts count only for ``confirm_window_s`` unless\n"
+          "events confirm them. Without the GIL.\n"
+          "\n"
+          "Args:\n"
+          "    instance (Instance | str): Whose events they are. For one that was removed nothing\n"
+          "        is done, and ``old_generation`` counted.\n"
+          "    events (KvEventBatch | bytes | bytearray | memoryview | str): The payload of a\n"
+          "        message, which is not made into Python objects, or a batch; a str only as "
+          "JSON.\n"
+          "    decoder (KvEventDecoder | None): What reads a payload. None: one for msgpack, made\n"
+          "        for this call.\n"
+          "\n"
+          "Returns:\n"
+          "    KvApplyResult: What became of the events.\n"
+          "\n"
+          "Raises:\n"
+          "    ValueError: The payload is not a message of the decoder's format; the text says at\n"
+          "        which byte.\n"
+          "    KeyError: There is no instance of this name.\n"
           "    TypeError: A wrong argument.\n");
 }
 

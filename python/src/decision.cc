@@ -121,6 +121,9 @@ void BindDecisionClass(py::module_& module) {
       "int: tokens of the prompt that it does not hold.");
   Bind(cls, "best_cached_tokens", &Decision::best_cached_tokens,
        "int: the most tokens that any candidate holds.");
+  Bind(cls, "cached_credit_tokens", &Decision::cached_credit_tokens,
+       "int: ``cached_tokens``, those that KV events place below the GPU at their weight\n"
+       "(``cpu_tier_weight`` and so on): how many tokens of prefill are saved.");
   Bind(cls, "predicted_ttft_s", &Decision::predicted_ttft_s,
        "float: predicted time to first token, in seconds.");
   Bind(cls, "cost", &Decision::cost, "CostParts: cost of the chosen instance.");
@@ -154,6 +157,8 @@ void BindScoreRow(py::module_& module) {
   Bind(cls, "stale_report", &ScoreRow::stale_report,
        "bool: its engine report is too old to be used.");
   Bind(cls, "cached_tokens", &ScoreRow::cached_tokens, "int: tokens of the prompt that it holds.");
+  Bind(cls, "cached_credit_tokens", &ScoreRow::cached_credit_tokens,
+       "int: the same by the weights of the tiers that they lie in.");
   Bind(cls, "predicted_ttft_s", &ScoreRow::predicted_ttft_s,
        "float: predicted time to first token, in seconds.");
   Bind(cls, "cost", &ScoreRow::cost, "CostParts: its cost.");

@@ -5,6 +5,8 @@
 #include "engine_metrics.h"
 #include "errors.h"
 #include "instance.h"
+#include "kv_event_stream.h"
+#include "kv_events.h"
 #include "lease.h"
 #include "policy.h"
 #include "prefixrouter/policy.h"
@@ -14,6 +16,7 @@
 #include "simulate.h"
 #include "simulation_result.h"
 #include "stats.h"
+#include "subscriber.h"
 #include "workload.h"
 
 namespace prefixrouter::python {
@@ -43,6 +46,10 @@ PYBIND11_MODULE(_core, module) {
   BindPolicy(module);
   BindLease(module);
   BindRouter(module);
+  BindKvEvents(module);
+  BindKvEventDecoder(module);
+  BindKvEventStream(module);
+  BindSubscriber(module);
   BindEngineMetrics(module);
   BindRouterMetrics(module);
   BindWorkload(module);

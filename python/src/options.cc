@@ -64,6 +64,9 @@ void ForEachOption(Options& options, Visit&& visit) {
   visit("random_seed", options.random_seed);
   visit("predicted_ttl_s", options.predicted_ttl_s);
   visit("confirm_window_s", options.confirm_window_s);
+  visit("cpu_tier_weight", options.cpu_tier_weight);
+  visit("disk_tier_weight", options.disk_tier_weight);
+  visit("external_tier_weight", options.external_tier_weight);
   visit("default_prefill_tokens_per_s", options.default_prefill_tokens_per_s);
   visit("calibrate", options.calibrate);
   visit("report_max_age_s", options.report_max_age_s);

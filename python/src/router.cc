@@ -11,6 +11,7 @@
 #include "engine_metrics.h"
 #include "errors.h"
 #include "gil.h"
+#include "kv_events.h"
 #include "options.h"
 #include "policy.h"
 #include "router_metrics.h"
@@ -30,7 +31,7 @@ InstanceState ToState(py::handle value) {
 }
 
 // Without the GIL, because an index of millions of blocks takes a while.
-void End(std::unique_ptr<PrefixRouter> router) {
+void End(std::shared_ptr<PrefixRouter> router) {
   const GilReleased released(router != nullptr);
   router.reset();
 }
@@ -89,6 +90,11 @@ void PyRouter::Close() {
   End(std::move(router_));
 }
 
+std::shared_ptr<PrefixRouter> PyRouter::Share() const {
+  if (closed_) RaiseFailedPrecondition("the router is closed");
+  return router_;
+}
+
 void PyRouter::ReadCustomClock() const {
   const py::object clock = clock_callable_;  // held: it may run any code
   const py::object nanos = py::reinterpret_steal<py::object>(
@@ -120,13 +126,15 @@ void PyRouter::RaiseUnlessOk(const Status& status, py::handle instance) const {
 }
 
 py::object PyRouter::AddInstance(py::handle name, py::handle rank, py::handle capacity_blocks,
-                                 py::handle prefill_tokens_per_s, py::handle weight) {
+                                 py::handle prefill_tokens_per_s, py::handle weight,
+                                 py::handle model) {
   InstanceOptions options;
   options.name = ToText(name, "name");
   options.rank = ToInteger<uint32_t>(rank, "rank");
   options.capacity_blocks = ToInteger<uint32_t>(capacity_blocks, "capacity_blocks");
   options.prefill_tokens_per_s = ToDouble(prefill_tokens_per_s, "prefill_tokens_per_s");
   options.weight = ToDouble(weight, "weight");
+  options.model = ToText(model, "model");
 
   // Once the router has the instance, other threads may choose it and look for its object. So the
   // object is made before, and from there to the end nothing can fail or run Python code.
@@ -193,6 +201,11 @@ uint32_t PyRouter::ReportEngineMetrics(py::handle name, py::handle metrics, py::
   const double age = ToDouble(age_s, "age_s");
   const py::object parsed = ToEngineMetrics(metrics);
   return Take(prefixrouter::ReportEngineMetrics(*call, name_text, EngineMetricsOf(parsed), age));
+}
+
+py::object PyRouter::ApplyKvEvents(py::handle instance, py::handle events, py::handle decoder) {
+  const Call call(*this);
+  return python::ApplyKvEvents(*call, ToInstanceId(instance, "instance"), events, decoder);
 }
 
 py::object PyRouter::Stats() {

@@ -55,6 +55,9 @@ class PyRouter {
   // Ends the router once the calls that are on their way are over. Further ones are refused.
   void Close();
   bool closed() const { return closed_; }
+  // The library's router, for threads that are none of Python's: to be held by a weak_ptr, and only
+  // for the length of a call by more. Throws prefixrouter.Error when it is closed.
+  std::shared_ptr<PrefixRouter> Share() const;
 
   // Takes the time of the custom clock, if there is one, over to the library. Throws what it
   // raises.
@@ -67,13 +70,14 @@ class PyRouter {
   InstanceId ToInstanceId(py::handle value, const std::string& argument);
 
   py::object AddInstance(py::handle name, py::handle rank, py::handle capacity_blocks,
-                         py::handle prefill_tokens_per_s, py::handle weight);
+                         py::handle prefill_tokens_per_s, py::handle weight, py::handle model);
   void RemoveInstance(py::handle instance);
   py::object FindInstance(py::handle name, py::handle rank);
   void SetInstanceState(py::handle instance, py::handle state, py::handle for_s);
   void ReportLoad(py::handle instance, py::handle running_requests, py::handle waiting_requests,
                   py::handle kv_usage, py::handle age_s);
   uint32_t ReportEngineMetrics(py::handle name, py::handle metrics, py::handle age_s);
+  py::object ApplyKvEvents(py::handle instance, py::handle events, py::handle decoder);
   py::object Stats();
   py::object Metrics(py::handle per_instance);
 
@@ -92,7 +96,7 @@ class PyRouter {
   // KeyError for an Instance, where the library would name a number.
   void RaiseUnlessOk(const Status& status, py::handle instance) const;
 
-  std::unique_ptr<PrefixRouter> router_;
+  std::shared_ptr<PrefixRouter> router_;
   InstanceDirectory instances_;
   py::object policy_;
   py::object clock_callable_;

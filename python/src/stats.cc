@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "arguments.h"
+#include "kv_events.h"
 #include "prefixrouter/decision.h"
 
 namespace prefixrouter::python {
@@ -46,6 +47,14 @@ void BindOptional(py::class_<PyInstanceStats>& cls, const char* name, Field Inst
   cls.def_property_readonly(
       name, [field](const PyInstanceStats& self) { return NoneIfNegative(self.stats().*field); },
       doc);
+}
+
+py::dict ByTier(const uint64_t (&counts)[kKvTierCount]) {
+  py::dict by_tier;
+  for (int tier = 0; tier < kKvTierCount; ++tier) {
+    by_tier[KvTierName(static_cast<KvTier>(tier))] = counts[tier];
+  }
+  return by_tier;
 }
 
 py::dict ByRule(const uint64_t (&counts)[kRuleCount]) {
@@ -126,6 +135,20 @@ void BindInstanceStats(py::module_& module) {
   Bind(cls, "prompt_tokens", &InstanceStats::prompt_tokens, "int: of them.");
   Bind(cls, "cached_tokens", &InstanceStats::cached_tokens,
        "int: of them, predicted cached when routed.");
+  Bind(cls, "event_driven", &InstanceStats::event_driven,
+       "bool: some batch of its KV events was applied.");
+  BindOptional(cls, "last_event_age_s", &InstanceStats::last_event_age_s,
+               "float or None: seconds since the last batch was applied.");
+  cls.def_property_readonly(
+      "kv_events", [](const PyInstanceStats& self) { return ByOutcome(self.stats().kv_events); },
+      "dict[str, int]: blocks, events and messages by what became of them, as in\n"
+      "``KvApplyResult.counts``.");
+  Bind(cls, "engine_blocks", &InstanceStats::engine_blocks,
+       "int: blocks that its events have stored, by the engine's count.");
+  cls.def_property_readonly(
+      "confirmed_blocks",
+      [](const PyInstanceStats& self) { return ByTier(self.stats().confirmed_blocks); },
+      "dict[str, int]: of ``blocks_held``, those confirmed by events, by their best tier.");
   cls.def("__repr__", [](const PyInstanceStats& self) {
     const InstanceStats& stats = self.stats();
     return "<InstanceStats " + py::repr(self.instance).cast<std::string>() + ": " +
@@ -187,6 +210,12 @@ void BindStats(py::module_& module) {
        "int: blocks forgotten by ``index_budget_bytes``.");
   Bind(cls, "blocks_not_remembered", &RouterStats::blocks_not_remembered,
        "int: blocks that found no room beside those of running requests.");
+  Bind(cls, "kv_event_batches", &RouterStats::kv_event_batches,
+       "int: batches of KV events that were applied, of all instances that were ever there.");
+  cls.def_property_readonly(
+      "kv_events", [](const PyStats& self) { return ByOutcome(self.stats().kv_events); },
+      "dict[str, int]: of those batches, blocks, events and messages by what became of them, as\n"
+      "in ``KvApplyResult.counts``.");
   Bind(cls, "leases_active", &RouterStats::leases_active, "int: leases now.");
   Bind(cls, "sessions", &RouterStats::sessions, "int: sessions now.");
   cls.def_property_readonly(

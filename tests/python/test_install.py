@@ -32,6 +32,10 @@ with router.acquire([1] * 32) as lease:
     assert lease.decision.cached_tokens == 32
 result = prefixrouter.simulate(prefixrouter.generate_trace("chat", requests=50))
 assert result.summary.requests >= 50
+decoder = prefixrouter.KvEventDecoder()
+assert len(decoder.decode(prefixrouter.encode_kv_events(prefixrouter.KvEventBatch()))) == 0
+with prefixrouter.KvEventSubscriber(router) as subscriber:  # scripts/setup.sh installs libzmq
+    assert subscriber.stats().running
 assert "numpy" not in sys.modules
 print(prefixrouter.__version__, prefixrouter.__file__)
 """

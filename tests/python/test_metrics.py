@@ -10,7 +10,7 @@ import threading
 import pytest
 
 import prefixrouter
-from prefixrouter import Error, PrefixRouter, StatusCode
+from prefixrouter import Error, KvEvent, KvEventBatch, PrefixRouter, StatusCode
 
 PAGES = pathlib.Path(__file__).parent.parent / "metrics/pages"
 VLLM = (PAGES / "vllm_two_ranks.txt").read_bytes()
@@ -200,6 +200,8 @@ def busy_router():
     with pytest.raises(Error):
         router.route([7] * 100_000, max_ttft_s=0.001)
     router.report_engine_metrics("a", TRITON)
+    stored = KvEvent("stored", [1, 2], block_size=16, tokens=prompt[:32], tier="cpu")
+    router.apply_kv_events("a", KvEventBatch([stored, KvEvent("removed", [3])]))
     return router
 
 
@@ -247,7 +249,15 @@ def test_the_page_has_the_figures_of_stats():
             )
         assert value("instance_held_blocks", **labels) == instance.blocks_held
         assert value("instance_state", state="ready", **labels) == 1
+        for tier, blocks in instance.confirmed_blocks.items() if instance.event_driven else ():
+            assert value("instance_confirmed_blocks", tier=tier, **labels) == blocks
+    assert stats.instances[0].confirmed_blocks["cpu"] == 2
+    assert value("kv_event_batches_total") == stats.kv_event_batches == 1
+    assert stats.kv_events["stored"] == 2
+    for outcome, count in stats.kv_events.items():
+        assert value("kv_events_total", outcome=outcome) == count
     labels = {"instance_name": "a", "rank": "0"}
+    assert 0 <= value("instance_kv_event_age_seconds", **labels) < 60
     reported = stats.instances[0]
     assert reported.reported_running_requests == 14 and reported.reported_waiting_requests == 2
     assert value("instance_reported_requests", phase="running", **labels) == 14

@@ -23,6 +23,8 @@ prefixrouter\._core\.(CostParts|Decision|Instance|InstanceStats|Lease|PolicyInpu
 prefixrouter\._core\.(DurationHistogram|EngineMetrics|EngineRankMetrics)(\.__init__)?
 prefixrouter\._core\.(PrefixRouter|ScoreRow(\.__init__)?|ScoreTable(\.__init__)?|Stats(\.__init__)?)
 prefixrouter\._core\.(InstanceSeries|LoadLevels|Simulat\w+|Trace)(\.__init__)?
+prefixrouter\._core\.(Kv(ApplyResult|StreamAction|EventStreamStats|PublisherStats)(\.__init__)?)
+prefixrouter\._core\.(KvEventSubscriberStats(\.__init__)?|KvEvent(Batch|Decoder|Stream|Subscriber)?)
 prefixrouter\._core\.Workload
 """
 
@@ -33,7 +35,8 @@ PUBLIC_CLASSES = [
 ]
 METHODS = [
     pytest.param(member, id=f"{cls.__name__}.{name}")
-    for cls in (prefixrouter.PrefixRouter, prefixrouter.Lease, prefixrouter.EngineRankMetrics)
+    for cls in PUBLIC_CLASSES
+    if cls.__module__ == "prefixrouter" and vars(_core).get(cls.__name__) is cls
     for name, member in vars(cls).items()
     if not name.startswith("_") and callable(member)
 ]
@@ -112,6 +115,14 @@ def test_code_of_users_is_checked_by_the_types(tmp_path):
         "router = prefixrouter.PrefixRouter(policy='weighted', policy_options=numbers)\n"
         "metrics = prefixrouter.parse_engine_metrics(b'', model='m')\n"
         "reported: int = router.report_engine_metrics('a', metrics, age_s=1)\n"
+        "decoder = prefixrouter.KvEventDecoder('trtllm_json', tokens_per_block=32)\n"
+        "lost: int = router.apply_kv_events('a', '[]', decoder).counts['unknown_parent']\n"
+        "event = prefixrouter.KvEvent('stored', [1], block_size=2, tokens=[1, 2], tier='cpu')\n"
+        "payload: bytes = prefixrouter.encode_kv_events(prefixrouter.KvEventBatch([event]))\n"
+        "for action in prefixrouter.KvEventStream(instance).push_live(0, payload):\n"
+        "    assert action.kind == 'fetch' or action.payload is not None\n"
+        "with prefixrouter.KvEventSubscriber(router) as subscriber:\n"
+        "    source: int = subscriber.add('tcp://127.0.0.1:5557', ['a', instance])\n"
         "page: str = prefixrouter.render_metrics([(router.stats(), {'model': 'm'})])\n"
         "async def send() -> None:\n"
         "    async with router.acquire((1, 2)) as lease:\n"
@@ -126,12 +137,14 @@ def test_code_of_users_is_checked_by_the_types(tmp_path):
         "router.finish(1, tokens=3)\n"
         "prefixrouter.PrefixRouter(policy_options={'weight': 1})\n"
         "router.report_engine_metrics('a', 5)\n"
+        "prefixrouter.KvEventDecoder('json')\n"
+        "prefixrouter.KvEvent('stored', tier='GPU')\n"
     )
     good = run_mypy(["mypy", "--strict", "good.py"], tmp_path)
     assert good.returncode == 0, good.stdout + good.stderr
     bad = run_mypy(["mypy", "--strict", "bad.py"], tmp_path)
     lines = {int(line.split(":")[1]) for line in bad.stdout.splitlines() if ": error:" in line}
-    assert lines == {2, 3, 4, 5, 6, 7, 8}, bad.stdout
+    assert lines == set(range(2, 11)), bad.stdout
 
 
 def test_everything_public_is_exported_under_the_name_of_the_package():

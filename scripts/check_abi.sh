@@ -50,6 +50,7 @@ trap 'rm -rf "$work"' EXIT
 abidw --exported-interfaces-only --headers-dir "$source_dir/capi" --drop-private-types \
   --no-corpus-path --no-comp-dir-path --no-show-locs --no-elf-needed \
   --out-file "$work/new.abi" "$work/libprefixrouter_c.so"
+sed -i "s|path='$source_dir/|path='|" "$work/new.abi"
 
 if $update; then
   cp "$work/new.abi" "$baseline"

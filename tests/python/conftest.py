@@ -10,6 +10,7 @@ the tests that need the oracle are skipped.
 
 import os
 import pathlib
+import signal
 
 import hypothesis
 import hypothesis.configuration
@@ -21,6 +22,11 @@ hypothesis.configuration.set_hypothesis_home_dir("build/hypothesis")
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+# A shell starts what runs in its background with Ctrl-C ignored, and so it would be in the programs
+# that tests start.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class ManualClock:

@@ -331,9 +331,13 @@ def test_ctrl_c_ends_it_without_a_traceback(arguments):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    assert process.stdout.readline() == b"\n"  # it is there
-    time.sleep(0.5)
-    assert process.poll() is None, "it ended by itself"
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    try:
+        assert process.stdout.readline() == b"\n"  # it is there
+        time.sleep(0.5)
+        assert process.poll() is None, "it ended by itself"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.communicate()
     assert (process.returncode, out, err) == (130, b"", b"")

@@ -118,7 +118,8 @@ class RouterCore {
   // mask.
   PolicyInput MakeInput(const Query& query, Scratch& scratch) PREFIX_ROUTER_REQUIRES(mutex_);
   // Prefill that the slot's cached tokens save, for a request whose input has been made.
-  uint64_t CreditTokens(const Query& query, const Scratch& scratch, uint32_t slot) const;
+  uint64_t CreditTokens(const Query& query, const Scratch& scratch, uint32_t slot) const
+      PREFIX_ROUTER_REQUIRES(mutex_);
   void MatchQuery(Query& query, bool for_insert, Path* path) PREFIX_ROUTER_REQUIRES(mutex_);
   // Fills the costs by a custom policy. Leaves the lock while it runs, so everything may have
   // changed; matches again.

@@ -66,7 +66,8 @@ inline void Prefetch(const void* memory, size_t size) {
   for (uintptr_t line = begin; line < reinterpret_cast<uintptr_t>(memory) + size; line += kLine) {
 #if defined(__GNUC__)
     __builtin_prefetch(reinterpret_cast<const void*>(line), 1);
-    asm volatile("");  // else GCC takes functions that only prefetch for pure, and drops their calls
+    // Else GCC takes functions that only prefetch for pure, and drops their calls.
+    asm volatile("");
 #endif
   }
 }

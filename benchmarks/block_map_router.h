@@ -80,6 +80,7 @@ class BlockMapRouter {
     in.tokens_per_s = tokens_per_s_.data();
     in.seconds_per_token = seconds_per_token_.data();
     in.requests = waiting_.data();
+    in.waiting = waiting_.data();
     in.kv_tokens = zeros_.data();
     in.kv_usage = zeros_.data();
     in.weight = weights_.data();

@@ -167,7 +167,7 @@ TEST_CASE("Insert and eviction cost the same in an index forty times as large",
 
 // smg 1758, 1692: routing slowed down in proportion to the fleet.
 // Route on 4,096 instances that all hold the system prompt: at most three times the cost of 64.
-TEST_CASE("Routing over 4096 instances costs a few times that over 64, not 64 times",
+TEST_CASE("Routing over 4096 instances costs at most three times that over 64",
           "[cases][case-16][measured]") {
   const uint64_t seed = TestSeed(16);
   CAPTURE(seed);
@@ -197,9 +197,7 @@ TEST_CASE("Routing over 4096 instances costs a few times that over 64, not 64 ti
   CHECK(wrong == 0);
   if (kMeasuredBuild) {
     CAPTURE(seconds[0], seconds[1]);
-    // The bar is 3, which scripts/bench.sh measures on an idle machine as route_4096_vs_64: 2.3 to
-    // 2.9. On shared machines 3.1 to 3.4 has been seen, with nothing else changed.
-    CHECK(seconds[1] <= 4.0 * seconds[0]);
+    CHECK(seconds[1] <= 3.0 * seconds[0]);
   }
 }
 

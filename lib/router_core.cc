@@ -86,8 +86,9 @@ struct RouterCore::Snapshot {
         costs(in.size, 0.0f),
         input(in) {
     const float** const arrays[] = {
-        &input.pending_tokens, &input.tokens_per_s, &input.seconds_per_token, &input.requests,
-        &input.waiting,        &input.kv_tokens,    &input.kv_usage,          &input.weight};
+        &input.pending_tokens, &input.tokens_per_s, &input.seconds_per_token,
+        &input.requests,       &input.waiting,      &input.crowding,
+        &input.kv_tokens,      &input.kv_usage,     &input.weight};
     floats.reserve(in.size * std::size(arrays));
     for (const float** array : arrays) {
       const float* const copy = floats.data() + floats.size();
@@ -462,7 +463,7 @@ PolicyInput RouterCore::MakeInput(const Query& query, Scratch& scratch) {
 
   scratch.costs.resize(in.size);
   scratch.ties.resize(in.size);
-  scratch.penalty = load_.penalty();
+  scratch.penalty = load_.ready_count() == in.size ? nullptr : load_.penalty();
   scratch.candidates = scratch.choosable = load_.ready_count();
   if (request.allowed.empty() && request.max_ttft_s == 0) return in;
   if (request.allowed.empty()) {
@@ -536,10 +537,9 @@ Status RouterCore::ScoreWithoutLock(const Query& query, Scratch& scratch) {
   return Status();
 }
 
-uint32_t RouterCore::SessionSlot(const Query& query, const PolicyInput& in, const Scratch& scratch,
-                                 uint32_t chosen) {
+uint32_t RouterCore::SessionSlot(const Query& query, const PolicyInput& in, uint32_t chosen) {
   const InstanceId id = sessions_.Find(query.session, now_nanos_);
-  if (!id.valid() || !load_.Live(id) || scratch.penalty[id.slot()] != 0) return Choice::kNone;
+  if (!id.valid() || !load_.Live(id) || in.eligible[id.slot()] == 0) return Choice::kNone;
   const double extra = PredictedTtft(query, in, id.slot()) - PredictedTtft(query, in, chosen);
   return extra <= options_.session_slack_s ? id.slot() : Choice::kNone;
 }
@@ -608,7 +608,7 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   decision.rule = scratch.candidates == 1 ? Rule::kOnlyCandidate : choice.rule;
   uint32_t runner_up = choice.runner_up;
   if (query.session != 0) {
-    const uint32_t session_slot = SessionSlot(query, in, scratch, slot);
+    const uint32_t session_slot = SessionSlot(query, in, slot);
     if (session_slot != Choice::kNone && scratch.candidates > 1) {
       if (session_slot != slot) runner_up = slot;
       slot = session_slot;

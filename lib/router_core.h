@@ -25,6 +25,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "lib/base/latency_recorder.h"
 #include "lib/base/mutex.h"
+#include "lib/base/vector.h"
 #include "lib/hash/prompt_keys.h"
 #include "lib/index/engine_blocks.h"
 #include "lib/index/prefix_index.h"
@@ -83,13 +84,13 @@ class RouterCore {
   // none allocates, and so that no memory is written by all threads in turns.
   struct Scratch {
     Path path;
-    std::vector<double> credit_blocks;     // only when something is below the GPU
-    std::vector<uint32_t> rounded_credit;  // likewise
-    std::vector<float> costs;
-    std::vector<float> ties;
-    std::vector<float> masked_penalty;
+    std::vector<double> credit_blocks;    // only when something is below the GPU
+    LineVector<uint32_t> rounded_credit;  // likewise
+    LineVector<float> costs;
+    LineVector<float> ties;
+    LineVector<float> masked_penalty;
     std::vector<uint8_t> masked_eligible;
-    const float* penalty = nullptr;  // 0 for candidates, else infinity
+    const float* penalty = nullptr;  // 0 for candidates, else infinity; null: all are candidates
     uint32_t candidates = 0;         // ready and allowed
     uint32_t choosable = 0;          // of them, below max_ttft_s
   };
@@ -129,8 +130,8 @@ class RouterCore {
   Status NoCandidate(const Request& request, const Scratch& scratch) const
       PREFIX_ROUTER_REQUIRES(mutex_);
   // The session's instance if the choice should give way to it.
-  uint32_t SessionSlot(const Query& query, const PolicyInput& in, const Scratch& scratch,
-                       uint32_t chosen) PREFIX_ROUTER_REQUIRES(mutex_);
+  uint32_t SessionSlot(const Query& query, const PolicyInput& in, uint32_t chosen)
+      PREFIX_ROUTER_REQUIRES(mutex_);
 
   const RouterOptions options_;
   const BlockHasher hasher_;

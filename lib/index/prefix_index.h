@@ -56,6 +56,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
+#include "lib/base/vector.h"
 #include "lib/hash/prompt_keys.h"
 #include "lib/index/block_table.h"
 #include "lib/index/run.h"
@@ -80,7 +81,7 @@ struct Path {
   // The path ends at a long run without chunk keys: it may go on, but all block keys of the prompt
   // are needed to say so. Only when they are not there.
   bool needs_block_keys = false;
-  std::vector<uint32_t> matched;  // by slot: the leading blocks of the prompt that it holds
+  LineVector<uint32_t> matched;  // by slot: the leading blocks of the prompt that it holds
   // What Insert would free. To be freed by the caller, best when its lock is released.
   Garbage garbage;
 };
@@ -235,7 +236,7 @@ class PrefixIndex {
   // Structure: prefix_index.cc.
   uint32_t MatchRun(const Run& run, const PromptKeys& prompt, bool hash_any,
                     bool* needs_block_keys) const;
-  static void AddMatches(const Run& run, uint32_t blocks, uint32_t* matched);
+  static void AddMatches(const Run& run, uint32_t blocks, LineVector<uint32_t>* matches);
   Run* NewRun(Run* parent, uint32_t start, uint64_t first_key);
   // Makes blocks [0, at) of the run a run of their own, which is returned; `run` keeps the rest.
   Run* Split(Run* run, uint32_t at);

@@ -35,11 +35,12 @@ void LoadTable::Add(InstanceId id, const InstanceOptions& options) {
     ids_.resize(size);
     eligible_.resize(size);
     penalty_.resize(size, INFINITY);
-    for (std::vector<float>* array :
+    for (LineVector<float>* array :
          {&pending_, &lease_pending_, &fluid_, &external_pending_, &external_requests_, &requests_,
           &waiting_, &kv_tokens_, &kv_usage_}) {
       array->resize(size, 0);
     }
+    crowding_.resize(size, 1);
     tokens_per_s_.resize(size, 1);
     seconds_per_token_.resize(size, 1);
     weight_.resize(size, 1);
@@ -60,11 +61,12 @@ void LoadTable::Remove(InstanceId id) {
   external_waiting_ -= instances_[slot].faded_waiting;
   instances_[slot] = Instance();
   fluid_total_ -= fluid_[slot];
-  for (std::vector<float>* array :
+  for (LineVector<float>* array :
        {&pending_, &lease_pending_, &fluid_, &external_pending_, &external_requests_, &requests_,
         &waiting_, &kv_tokens_, &kv_usage_}) {
     (*array)[slot] = 0;
   }
+  crowding_[slot] = 1;
   ids_[slot] = InstanceId();
   --live_count_;
   UpdateState(slot);
@@ -196,6 +198,7 @@ void LoadTable::UpdateRequests(uint32_t slot) {
   requests_[slot] = static_cast<float>(instance.requests_in_flight) + external_requests_[slot];
   waiting_[slot] =
       static_cast<float>(static_cast<double>(instance.requests_waiting) + instance.faded_waiting);
+  crowding_[slot] = Crowding(requests_[slot], waiting_[slot]);
   kv_tokens_[slot] = static_cast<float>(instance.kv_tokens);
 }
 
@@ -300,6 +303,7 @@ void LoadTable::FillInput(PolicyInput* in) const {
   in->seconds_per_token = seconds_per_token_.data();
   in->requests = requests_.data();
   in->waiting = waiting_.data();
+  in->crowding = crowding_.data();
   in->kv_tokens = kv_tokens_.data();
   in->kv_usage = kv_usage_.data();
   in->any_report = any_report_;

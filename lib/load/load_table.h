@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/base/vector.h"
 #include "lib/load/calibration.h"
 #include "lib/load/lease_table.h"
 #include "prefixrouter/decision.h"
@@ -126,19 +127,20 @@ class LoadTable {
   std::vector<Instance> instances_;  // by slot, like all arrays
   std::vector<InstanceId> ids_;
   std::vector<uint8_t> eligible_;
-  std::vector<float> penalty_;
-  std::vector<float> pending_;  // lease_pending + fluid + external
-  std::vector<float> lease_pending_;
-  std::vector<float> fluid_;
-  std::vector<float> external_pending_;
-  std::vector<float> external_requests_;  // faded
-  std::vector<float> tokens_per_s_;
-  std::vector<float> seconds_per_token_;
-  std::vector<float> requests_;
-  std::vector<float> waiting_;
-  std::vector<float> kv_tokens_;
-  std::vector<float> kv_usage_;
-  std::vector<float> weight_;
+  LineVector<float> penalty_;
+  LineVector<float> pending_;  // lease_pending + fluid + external
+  LineVector<float> lease_pending_;
+  LineVector<float> fluid_;
+  LineVector<float> external_pending_;
+  LineVector<float> external_requests_;  // faded
+  LineVector<float> tokens_per_s_;
+  LineVector<float> seconds_per_token_;
+  LineVector<float> requests_;
+  LineVector<float> waiting_;
+  LineVector<float> crowding_;
+  LineVector<float> kv_tokens_;
+  LineVector<float> kv_usage_;
+  LineVector<float> weight_;
 
   TtftModel model_;
   double slope_in_use_ = 1;  // the model's when it had last moved enough

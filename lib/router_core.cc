@@ -113,7 +113,11 @@ struct RouterCore::Snapshot {
 // be made before the lock is taken.
 class RouterCore::ScratchLoan {
  public:
-  ScratchLoan() : scratch_(spare_ != nullptr ? std::move(spare_) : std::make_unique<Scratch>()) {}
+  explicit ScratchLoan(RouterCore& core) : scratch_(std::move(spare_)) {
+    if (scratch_ != nullptr) return;
+    scratch_ = std::make_unique<Scratch>();
+    scratch_->thread = core.next_thread_.fetch_add(1, std::memory_order_relaxed);
+  }
   ~ScratchLoan() {
     scratch_->path.garbage.Free();
     spare_ = std::move(scratch_);
@@ -226,6 +230,7 @@ Result<InstanceId> RouterCore::AddInstance(const InstanceOptions& options) {
   const InstanceId id = InstanceId::Make(slot, generations_[slot]);
   names_[key] = id;
   load_.Add(id, options);
+  counters_.AddSlot(slot);
   index_.AddSlot(slot, options.capacity_blocks, Nanos(options_.predicted_ttl_s));
   policy_->InstanceAdded(id, options.name, options.rank);
   return id;
@@ -458,7 +463,7 @@ PolicyInput RouterCore::MakeInput(const Query& query, Scratch& scratch) {
   in.priority = request.priority;
   in.affinity_hash = query.affinity;
   in.prefix_hash = query.prefix_hash;
-  in.sequence = stats_.requests;
+  in.sequence = sequence_;
   in.random = RandomAfter(random_state_);
 
   scratch.costs.resize(in.size);
@@ -580,7 +585,7 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   const Timer timer(*this, query);
   // A visit to the lock to look at the first block would cost more than a wrong guess now and then.
   query.keys.Hash(known_streak_.load(std::memory_order_relaxed) >= 0);
-  const ScratchLoan loan;
+  const ScratchLoan loan(*this);
   Scratch& scratch = *loan;
   Path& path = scratch.path;
 
@@ -616,6 +621,7 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
     }
   }
 
+  index_.PrefetchInsert(slot, path);
   decision.instance = load_.id(slot);
   decision.prompt_tokens = query.prompt_tokens;
   decision.cached_tokens = query.CachedTokens(path.matched[slot]);
@@ -639,13 +645,9 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
 
   // From here on the decision has its effects.
   random_state_ += kRandomStep;
-  ++stats_.requests;
-  stats_.prompt_tokens += decision.prompt_tokens;
-  stats_.cached_tokens += decision.cached_tokens;
-  stats_.best_cached_tokens += decision.best_cached_tokens;
-  stats_.stale_report_decisions += decision.stale_report ? 1 : 0;
-  ++stats_.decisions_by_rule[static_cast<int>(decision.rule)];
-  load_.CountRequest(decision);
+  ++sequence_;
+  counters_.Count(scratch.thread, decision);
+  load_.CountUncached(decision.uncached_tokens());
   if (query.session != 0) sessions_.Set(query.session, decision.instance, now);
 
   const InsertResult inserted = index_.Insert(slot, query.keys, &path, now, lease != nullptr);
@@ -668,7 +670,7 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
 Result<ScoreTable> RouterCore::Score(const Request& request) {
   if (Status check = CheckRequest(request, options_); !check.ok()) return check;
   Query query(*this, request);
-  const ScratchLoan loan;
+  const ScratchLoan loan(*this);
   Scratch& scratch = *loan;
   MutexLock lock(mutex_);
   Advance(query.now_nanos);
@@ -707,6 +709,7 @@ RouterStats RouterCore::Stats() {
   MutexLock lock(mutex_);
   Advance(now);
   RouterStats stats = stats_;
+  counters_.AddTo(&stats);
   stats.route_duration = latency_.Read();
   stats.index_bytes = index_.bytes();
   stats.index_budget_bytes = index_.budget_bytes();
@@ -723,6 +726,7 @@ RouterStats RouterCore::Stats() {
     if (!load_.id(slot).valid()) continue;
     stats.instances.push_back(load_.Stats(slot, now_nanos_));
     InstanceStats& instance = stats.instances.back();
+    counters_.AddTo(slot, &instance);
     instance.blocks_held = index_.held_blocks(slot);
     if (slot >= events_.size() || events_[slot].blocks == nullptr) continue;
     const EventState& events = events_[slot];

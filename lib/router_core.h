@@ -31,6 +31,7 @@
 #include "lib/index/prefix_index.h"
 #include "lib/load/lease_table.h"
 #include "lib/load/load_table.h"
+#include "lib/load/request_counters.h"
 #include "lib/policy/choose.h"
 #include "lib/policy/session_table.h"
 #include "prefixrouter/prefix_router.h"
@@ -91,6 +92,7 @@ class RouterCore {
     LineVector<float> masked_penalty;
     std::vector<uint8_t> masked_eligible;
     const float* penalty = nullptr;  // 0 for candidates, else infinity; null: all are candidates
+    uint32_t thread = 0;             // for counters_
     uint32_t candidates = 0;         // ready and allowed
     uint32_t choosable = 0;          // of them, below max_ttft_s
   };
@@ -144,6 +146,7 @@ class RouterCore {
   // Below 0: the first blocks of recent prompts were unknown. Written under the lock.
   std::atomic<int> known_streak_{0};
   LatencyRecorder latency_;
+  std::atomic<uint32_t> next_thread_{0};
 
   mutable Mutex mutex_;
   PrefixIndex index_ PREFIX_ROUTER_GUARDED_BY(mutex_);
@@ -155,8 +158,11 @@ class RouterCore {
       PREFIX_ROUTER_GUARDED_BY(mutex_);
   std::vector<uint32_t> generations_ PREFIX_ROUTER_GUARDED_BY(mutex_);  // by slot, the last given
   std::vector<uint32_t> free_slots_ PREFIX_ROUTER_GUARDED_BY(mutex_);
-  RouterStats stats_ PREFIX_ROUTER_GUARDED_BY(mutex_);  // the counters
-  uint64_t random_state_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  RequestCounters counters_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  RouterStats stats_ PREFIX_ROUTER_GUARDED_BY(mutex_);  // all other counters
+  // Every decision writes these, so they share a cache line.
+  alignas(64) uint64_t random_state_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  uint64_t sequence_ PREFIX_ROUTER_GUARDED_BY(mutex_) = 0;          // decisions so far
   int64_t now_nanos_ PREFIX_ROUTER_GUARDED_BY(mutex_) = INT64_MIN;  // the latest seen
 };
 

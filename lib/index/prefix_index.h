@@ -143,6 +143,8 @@ class PrefixIndex {
   // there are hashed here. With pin, the prefix is not evicted until Unpin. REQUIRES: the slot is
   // in use.
   InsertResult Insert(uint32_t slot, PromptKeys& prompt, Path* path, int64_t now_nanos, bool pin);
+  // Asks for what Insert of a known prompt will write: others have often just written it.
+  void PrefetchInsert(uint32_t slot, const Path& path) const;
   // Ends a pin; the prefix counts as used now.
   void Unpin(const PinnedPrefix& pinned, int64_t now_nanos);
 

@@ -183,13 +183,9 @@ void LoadTable::AddFluid(InstanceId id, uint64_t uncached_tokens) {
   UpdatePending(id.slot());
 }
 
-void LoadTable::CountRequest(const Decision& decision) {
-  Instance& instance = instances_[decision.instance.slot()];
-  ++instance.requests_by_rule[static_cast<int>(decision.rule)];
-  instance.prompt_tokens += decision.prompt_tokens;
-  instance.cached_tokens += decision.cached_tokens;
+void LoadTable::CountUncached(uint64_t tokens) {
   // At least 1: where everything is cached it would become subnormal, which is slow.
-  const double uncached = std::max(static_cast<double>(decision.uncached_tokens()), 1.0);
+  const double uncached = std::max(static_cast<double>(tokens), 1.0);
   mean_uncached_tokens_ = kMeanDecay * mean_uncached_tokens_ + (1 - kMeanDecay) * uncached;
 }
 
@@ -336,12 +332,6 @@ InstanceStats LoadTable::Stats(uint32_t slot, int64_t now_nanos) const {
     stats.reported_waiting_requests = instance.report.waiting_requests;
     stats.reported_kv_usage = instance.report.kv_usage;
   }
-  for (int rule = 0; rule < kRuleCount; ++rule) {
-    stats.requests_by_rule[rule] = instance.requests_by_rule[rule];
-    stats.requests += instance.requests_by_rule[rule];
-  }
-  stats.prompt_tokens = instance.prompt_tokens;
-  stats.cached_tokens = instance.cached_tokens;
   return stats;
 }
 

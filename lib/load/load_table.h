@@ -60,8 +60,8 @@ class LoadTable {
   // Learns from cached tokens that an engine has reported. True if capacity_blocks has changed.
   bool LearnCapacity(const LeaseRecord& lease, uint64_t reported_cached_tokens, bool index_full);
   void AddFluid(InstanceId id, uint64_t uncached_tokens);
-  // Statistics of a routed request.
-  void CountRequest(const Decision& decision);
+  // A request with so many uncached tokens has been routed.
+  void CountUncached(uint64_t tokens);
 
   // ---- For decisions --------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class LoadTable {
   const std::string& name(InstanceId id) const { return instances_[id.slot()].options.name; }
   const InstanceOptions& options(InstanceId id) const { return instances_[id.slot()].options; }
   uint32_t rank(InstanceId id) const { return instances_[id.slot()].options.rank; }
-  // All but the blocks held.
+  // All but the blocks held and the requests counted.
   InstanceStats Stats(uint32_t slot, int64_t now_nanos) const;
 
  private:
@@ -105,9 +105,6 @@ class LoadTable {
     int64_t report_nanos = 0;  // when the figures were true
     SpeedFactor speed;
     CapacityScale capacity;
-    uint64_t requests_by_rule[kRuleCount] = {};
-    uint64_t prompt_tokens = 0;
-    uint64_t cached_tokens = 0;
   };
 
   void UpdateState(uint32_t slot);
@@ -146,12 +143,13 @@ class LoadTable {
   double slope_in_use_ = 1;  // the model's when it had last moved enough
   uint32_t live_count_ = 0;
   uint32_t ready_count_ = 0;
-  int64_t requests_waiting_ = 0;  // leases of all instances before their first token
-  double external_waiting_ = 0;   // faded, of all instances
+  bool any_report_ = false;  // one that still counts
+  // Every decision reads these and writes some, so they share a cache line.
+  alignas(64) int64_t requests_waiting_ = 0;  // leases of all instances before their first token
+  double external_waiting_ = 0;               // faded, of all instances
   double fluid_total_ = 0;
   double mean_uncached_tokens_;  // of recent requests
   int64_t fluid_nanos_ = INT64_MIN;
-  bool any_report_ = false;  // one that still counts
   int64_t next_fade_nanos_ = INT64_MIN;
   int64_t next_state_end_nanos_ = INT64_MAX;
   int64_t next_factor_fade_nanos_ = INT64_MIN;

@@ -44,7 +44,16 @@ struct EngineBlock {
 static_assert(sizeof(EngineBlock) == 16);
 
 class EngineBlockTable {
+  struct Chunk;
+
  public:
+  // Where the table has an entry. Valid until the table changes.
+  struct Place {
+    EngineBlock* block;  // null when the id is not there
+    Chunk* chunk;
+    uint32_t index;
+  };
+
   // expected_blocks decides on the number of shards.
   EngineBlockTable(MemoryMeter* meter, size_t expected_blocks);
   ~EngineBlockTable();
@@ -55,19 +64,12 @@ class EngineBlockTable {
   size_t bytes() const;
 
   // Null when the id is not there. Valid until it is removed.
-  EngineBlock* Find(uint64_t id) const {
+  EngineBlock* Find(uint64_t id) const { return FindPlace(id).block; }
+  Place FindPlace(uint64_t id) const {
     const uint64_t hash = Hash(id);
     const Shard& shard = shards_[ShardOf(hash)];
-    if (shard.size == 0) return nullptr;
-    const uint8_t tag = TagOf(hash);
-    for (uint32_t i = Home(hash, shard.chunk_count);; i = Next(shard, i)) {
-      const Chunk& chunk = shard.chunks[i];
-      for (uint32_t matches = chunk.Matches(tag); matches != 0; matches &= matches - 1) {
-        EngineBlock* const entry = Entry(chunk.entries[std::countr_zero(matches)]);
-        if (entry->id == id) return entry;
-      }
-      if (chunk.overflows == 0) return nullptr;
-    }
+    if (shard.size == 0) return {nullptr, nullptr, 0};
+    return Search(shard, Home(hash, shard.chunk_count), TagOf(hash), id);
   }
   // Asks for what Find of this id reads first.
   void PrefetchPlace(uint64_t id) const {
@@ -75,6 +77,19 @@ class EngineBlockTable {
     const Shard& shard = shards_[ShardOf(hash)];
     if (shard.chunk_count == 0) return;
     Prefetch(&shard.chunks[Home(hash, shard.chunk_count)], sizeof(Chunk));
+  }
+  // Asks for what Find reads behind that place: the entry, and the next place if the first is full.
+  void PrefetchEntry(uint64_t id) const {
+    const uint64_t hash = Hash(id);
+    const Shard& shard = shards_[ShardOf(hash)];
+    if (shard.chunk_count == 0) return;
+    const uint32_t i = Home(hash, shard.chunk_count);
+    const Chunk& chunk = shard.chunks[i];
+    for (uint32_t matches = chunk.Matches(TagOf(hash)); matches != 0; matches &= matches - 1) {
+      Prefetch(Entry(chunk.entries[std::countr_zero(matches)]), sizeof(EngineBlock));
+    }
+    if (chunk.overflows != 0 || chunk.Matches(0) == 0)
+      Prefetch(&shard.chunks[Next(shard, i)], sizeof(Chunk));
   }
   // Asks for the entries that the next `count` additions will most likely take: what was removed
   // together.
@@ -85,12 +100,16 @@ class EngineBlockTable {
   }
   // Null when the id is there already.
   EngineBlock* Add(const EngineBlock& block);
-  // REQUIRES: `block` is in the table.
-  void Remove(EngineBlock* block);
+  // REQUIRES: it is in the table.
+  void Remove(EngineBlock* block) { Remove(FindPlace(block->id)); }
+  void Remove(const Place& place);
   void Clear();
 
   // What adding blocks of these ids takes.
   size_t GrowthBytes(Span<const uint64_t> ids);
+  // What adding that many blocks takes at most, whatever their ids. Much more than GrowthBytes, and
+  // much quicker.
+  size_t GrowthBound(size_t count) const;
 
  private:
   static constexpr uint32_t kChunkPlaces = 12;
@@ -117,12 +136,11 @@ class EngineBlockTable {
   };
   static_assert(sizeof(Chunk) == 64);
 
+  // The allocation that the chunks lie in is noted in front of the first one.
   struct Shard {
     Chunk* chunks = nullptr;
-    void* memory = nullptr;  // that they lie in
     uint32_t chunk_count = 0;
     uint32_t size = 0;
-    uint32_t coming = 0;  // for GrowthBytes; else 0
   };
 
   static uint64_t Hash(uint64_t id) { return (id ^ id >> 32) * 0x9E3779B97F4A7C15u; }
@@ -142,20 +160,32 @@ class EngineBlockTable {
     while (uint64_t{size} > uint64_t{chunks} * kFullChunk) chunks += (chunks + 3) / 4 + !chunks;
     return chunks;
   }
+  // Looks for an id in a shard that is not empty, from chunk i on.
+  Place Search(const Shard& shard, uint32_t i, uint8_t tag, uint64_t id) const;
   static size_t ChunkBytes(uint32_t count) { return count == 0 ? 0 : (count + 1) * sizeof(Chunk); }
+  size_t ShardBytes() const { return (sizeof(Shard) + sizeof(uint32_t)) << shard_bits_; }
+  size_t PageGrowthBytes(size_t added) const;
   EngineBlock* Entry(uint32_t number) const {
     return &pages_[number / kPageEntries][number % kPageEntries];
   }
   static size_t DirectoryBytes(size_t pages) {
     return ArrayCapacity(static_cast<uint32_t>(pages)) * sizeof(EngineBlock*);
   }
-  void Place(Shard& shard, uint64_t hash, uint32_t entry) const;
+  static void PutInto(Chunk& chunk, uint32_t empty, uint64_t hash, uint32_t entry) {
+    const int place = std::countr_zero(empty);
+    chunk.tags[place] = TagOf(hash);
+    chunk.entries[place] = entry;
+  }
+  void Put(const Shard& shard, uint64_t hash, uint32_t entry) const;
   void Rebuild(Shard& shard, uint32_t chunk_count);
+  static void FreeChunks(MemoryMeter* meter, const Shard& shard);
   uint32_t TakeEntry();
 
   MemoryMeter* const meter_;
   int shard_bits_ = 0;
   Shard* shards_ = nullptr;
+  uint32_t* coming_ = nullptr;  // by shard, for GrowthBytes: 0 in between
+  uint32_t most_chunks_ = 0;    // that a shard has had since the table was empty
   size_t size_ = 0;
   EngineBlock** pages_ = nullptr;
   size_t page_count_ = 0;
@@ -163,6 +193,19 @@ class EngineBlockTable {
   uint32_t next_ = 0;      // never used yet
   static constexpr uint32_t kNone = UINT32_MAX;
 };
+
+inline EngineBlockTable::Place EngineBlockTable::Search(const Shard& shard, uint32_t i, uint8_t tag,
+                                                        uint64_t id) const {
+  for (;; i = Next(shard, i)) {
+    Chunk& chunk = shard.chunks[i];
+    for (uint32_t matches = chunk.Matches(tag); matches != 0; matches &= matches - 1) {
+      const uint32_t index = static_cast<uint32_t>(std::countr_zero(matches));
+      EngineBlock* const entry = Entry(chunk.entries[index]);
+      if (entry->id == id) return {entry, &chunk, index};
+    }
+    if (chunk.overflows == 0) return {nullptr, nullptr, 0};
+  }
+}
 
 }  // namespace prefixrouter
 

@@ -35,7 +35,7 @@ class BlockTable {
 
   Location& operator[](BlockNumber number) { return *Find(number); }
   const Location& operator[](BlockNumber number) const { return *Find(number); }
-  void PrefetchLocation(BlockNumber number) const { Prefetch(Find(number), sizeof(Location)); }
+  void PrefetchLocation(BlockNumber number) const { PrefetchLine(Find(number)); }
 
   // Asks for what the next `count` calls of Add will most likely write: what was released together.
   void PrefetchFree(size_t count) const {
@@ -61,11 +61,17 @@ class BlockTable {
   void AddAll(Run* run, uint32_t depth, Span<BlockNumber> numbers) {
     BlockNumber* number = numbers.begin();
     BlockNumber free = free_;
+    Location* location = free == 0 ? nullptr : Find(free);
     for (; number != numbers.end() && free != 0; ++number, ++depth) {
-      Location& location = *Find(free);
       *number = free;
-      free = location.depth;
-      location = {run, depth, 1};
+      free = location->depth;
+      *location = {run, depth, 1};
+      // They ascend, mostly. Finding the next one does not wait for reading which one it is then.
+      if (free == *number + 1 && free % kPageSize != 0) {
+        ++location;
+      } else {
+        location = Find(free);
+      }
     }
     free_ = free;
     size_ += static_cast<size_t>(number - numbers.begin());

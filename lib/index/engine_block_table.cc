@@ -10,12 +10,11 @@ namespace prefixrouter {
 EngineBlockTable::EngineBlockTable(MemoryMeter* meter, size_t expected_blocks) : meter_(meter) {
   constexpr size_t kShardBlocks = 1024;
   constexpr size_t kMostShards = 4096;
-  const size_t shards = std::clamp<size_t>(expected_blocks / kShardBlocks, 1, kMostShards);
-  shard_bits_ = static_cast<int>(std::bit_width(shards)) - 1;
+  shard_count_ = std::bit_floor(std::clamp<size_t>(expected_blocks / kShardBlocks, 1, kMostShards));
   shards_ = static_cast<Shard*>(meter_->Allocate(ShardBytes()));
-  std::uninitialized_fill_n(shards_, size_t{1} << shard_bits_, Shard());
-  coming_ = reinterpret_cast<uint32_t*>(shards_ + (size_t{1} << shard_bits_));
-  std::uninitialized_fill_n(coming_, size_t{1} << shard_bits_, 0u);
+  std::uninitialized_fill_n(shards_, shard_count_, Shard());
+  coming_ = reinterpret_cast<uint32_t*>(shards_ + shard_count_);
+  std::uninitialized_fill_n(coming_, shard_count_, 0u);
 }
 
 EngineBlockTable::~EngineBlockTable() {
@@ -25,7 +24,7 @@ EngineBlockTable::~EngineBlockTable() {
 
 size_t EngineBlockTable::bytes() const {
   size_t bytes = AllocationBytes(ShardBytes());
-  for (size_t i = 0; i >> shard_bits_ == 0; ++i) {
+  for (size_t i = 0; i < shard_count_; ++i) {
     bytes += AllocationBytes(ChunkBytes(shards_[i].chunk_count));
   }
   return bytes + page_count_ * AllocationBytes(kPageEntries * sizeof(EngineBlock)) +
@@ -52,14 +51,14 @@ uint32_t EngineBlockTable::TakeEntry() {
   return next_++;
 }
 
-EngineBlock* EngineBlockTable::Add(const EngineBlock& block) {
+inline EngineBlock* EngineBlockTable::AddOne(const EngineBlock& block) {
   const uint64_t hash = Hash(block.id);
-  Shard& shard = shards_[ShardOf(hash)];
+  Shard& shard = ShardOf(hash);
   Chunk* home = nullptr;
   if (shard.chunk_count != 0) {
-    const uint32_t i = Home(hash, shard.chunk_count);
-    home = &shard.chunks[i];
-    if (Search(shard, i, TagOf(hash), block.id).block != nullptr) return nullptr;
+    const Place place = Search(shard, Home(hash, shard.chunk_count), TagOf(hash), block.id);
+    if (place.block != nullptr) return nullptr;
+    home = place.home;
   }
   if (shard.size >= shard.chunk_count * kFullChunk) {
     Rebuild(shard, GrownChunks(shard.size + 1, shard.chunk_count));
@@ -79,28 +78,35 @@ EngineBlock* EngineBlockTable::Add(const EngineBlock& block) {
   return entry;
 }
 
-void EngineBlockTable::Remove(const Place& place) {
-  const uint64_t hash = Hash(place.block->id);
-  Shard& shard = shards_[ShardOf(hash)];
-  for (uint32_t i = Home(hash, shard.chunk_count); &shard.chunks[i] != place.chunk;
-       i = Next(shard, i)) {
-    --shard.chunks[i].overflows;
-  }
-  place.chunk->tags[place.index] = 0;
-  place.block->number = free_;
-  free_ = place.chunk->entries[place.index];
-  --shard.size;
-  --size_;
-  if (size_ == 0) {
-    Clear();
-  } else if (uint64_t{shard.size} * 5 < uint64_t{shard.chunk_count} * kChunkPlaces * 2) {
-    const uint32_t chunks = GrownChunks(shard.size, 0);
-    if (chunks < shard.chunk_count) Rebuild(shard, chunks);
+EngineBlock* EngineBlockTable::Add(const EngineBlock& block) { return AddOne(block); }
+
+void EngineBlockTable::AddAll(Span<const uint64_t> ids, EngineBlock block,
+                              std::vector<EngineBlock*>* added) {
+  added->reserve(added->size() + ids.size());
+  for (uint64_t id : ids) {
+    block.id = id;
+    EngineBlock* const entry = AddOne(block);
+    if (entry == nullptr) return;
+    added->push_back(entry);
   }
 }
 
+void EngineBlockTable::LeaveChunks(const Place& place) {
+  Chunk* const end = place.shard->chunks + place.shard->chunk_count;
+  for (Chunk* chunk = place.home; chunk != place.chunk;) {
+    --chunk->overflows;
+    if (++chunk == end) chunk = place.shard->chunks;
+  }
+}
+
+void EngineBlockTable::Shrink(Shard& shard) {
+  if (size_ == 0) return Clear();
+  const uint32_t chunks = GrownChunks(shard.size, 0);
+  if (chunks < shard.chunk_count) Rebuild(shard, chunks);
+}
+
 void EngineBlockTable::Clear() {
-  for (size_t i = 0; i >> shard_bits_ == 0; ++i) {
+  for (size_t i = 0; i < shard_count_; ++i) {
     FreeChunks(meter_, shards_[i]);
     shards_[i] = Shard();
   }
@@ -117,7 +123,7 @@ void EngineBlockTable::Clear() {
 
 // ---- Chunks ------------------------------------------------------------------------------------
 
-void EngineBlockTable::Put(const Shard& shard, uint64_t hash, uint32_t entry) const {
+void EngineBlockTable::Put(const Shard& shard, uint64_t hash, uint32_t entry) {
   for (uint32_t i = Home(hash, shard.chunk_count);; i = Next(shard, i)) {
     Chunk& chunk = shard.chunks[i];
     const uint32_t empty = chunk.Matches(0);
@@ -155,7 +161,7 @@ void EngineBlockTable::Rebuild(Shard& shard, uint32_t chunk_count) {
   for (uint32_t i = 0; i < old.chunk_count; ++i) {  // they are all over the pages
     for (uint32_t place = 0; place < kChunkPlaces; ++place) {
       if (old.chunks[i].tags[place] != 0) {
-        Prefetch(Entry(old.chunks[i].entries[place]), sizeof(EngineBlock));
+        PrefetchLine(Entry(old.chunks[i].entries[place]));
       }
     }
   }
@@ -181,12 +187,12 @@ size_t EngineBlockTable::GrowthBytes(Span<const uint64_t> ids) {
   size_t bytes = PageGrowthBytes(ids.size());
   bool grows = false;
   for (uint64_t id : ids) {
-    const size_t i = ShardOf(Hash(id));
+    const size_t i = ShardIndex(Hash(id));
     ++coming_[i];
     grows = grows || shards_[i].size + coming_[i] > shards_[i].chunk_count * kFullChunk;
   }
   for (uint64_t id : ids) {
-    const size_t i = ShardOf(Hash(id));
+    const size_t i = ShardIndex(Hash(id));
     if (grows && coming_[i] != 0) {
       const Shard& shard = shards_[i];
       const uint32_t chunks = GrownChunks(shard.size + coming_[i], shard.chunk_count);
@@ -201,8 +207,8 @@ size_t EngineBlockTable::GrowthBytes(Span<const uint64_t> ids) {
 size_t EngineBlockTable::GrowthBound(size_t count) const {
   // A shard that grows has at most as many entries as fill its chunks, and those that are added.
   const size_t most = most_chunks_ + count / kFullChunk + 1;
-  return PageGrowthBytes(count) + std::min(count, size_t{1} << shard_bits_) *
-                                      AllocationBytes((most * 5 / 4 + 3) * sizeof(Chunk));
+  return PageGrowthBytes(count) +
+         std::min(count, shard_count_) * AllocationBytes((most * 5 / 4 + 3) * sizeof(Chunk));
 }
 
 }  // namespace prefixrouter

@@ -62,7 +62,7 @@ void EngineBlocks::PrefetchBlocks(const KvEvent& event) const {
   size_t i = 0;
   for (size_t step = 1; step <= kSteps; ++step) {
     for (; i < ids.size() * step / kSteps; ++i) table_.PrefetchPlace(ids[i]);
-    if (leads && step == 1) table_.PrefetchEntry(leading_id);
+    if (leads && step == 1) table_.PrefetchEntry(leading_id, false);
     if (leads && step == 2) {
       const EngineBlock* const block = table_.Find(leading_id);
       if (block != nullptr && block->piece == 0) leading = block->number;
@@ -201,7 +201,7 @@ void EngineBlocks::StoreBlocks(const KvEvent& event, BlockNumber parent, uint64_
                        sizeof(uint32_t), {keys_.data(), keys_.size()});
   };
   size_t hashed_from = 0;
-  for (uint64_t id : ids) table_.PrefetchEntry(id);
+  for (uint64_t id : ids) table_.PrefetchEntry(id, true);
   hash_from(0, key);
   index_.PrefetchChild(keys_[0]);
   if (!index_.HasRoomForConfirmed(table_.GrowthBound(ids.size()))) {
@@ -209,23 +209,16 @@ void EngineBlocks::StoreBlocks(const KvEvent& event, BlockNumber parent, uint64_
     if (growth != 0 && !index_.MakeRoomForConfirmed(growth)) return no_room(ids.size());
   }
   const bool usual = event.group == usual_group_;
-  EngineBlock coming = {0, kComing, usual ? TierBit(tier) & 0xfu : 0u, 0, 0, covers & 0x3ffffffu};
+  const EngineBlock coming = {0, kComing, usual ? TierBit(tier) & 0xfu : 0u,
+                              0, 0,       covers & 0x3ffffffu};
   for (size_t i = 0; i < ids.size();) {
     // New blocks first get their entries, and then their places in the index.
     added_.clear();
-    added_.reserve(ids.size() - i);
     EngineBlock* known = nullptr;
     bool stored = false;
     try {
-      for (uint64_t id : ids.subspan(i)) {
-        coming.id = id;
-        EngineBlock* const block = table_.Add(coming);
-        if (block == nullptr) {
-          known = table_.Find(id);
-          break;
-        }
-        added_.push_back(block);
-      }
+      table_.AddAll(ids.subspan(i), coming, &added_);
+      if (added_.size() != ids.size() - i) known = table_.Find(ids[i + added_.size()]);
       numbers_.resize(added_.size() * covers);
       stored =
           !added_.empty() &&
@@ -374,7 +367,7 @@ void EngineBlocks::Remove(const KvEvent& event, int64_t now_nanos, KvEventCounts
   const bool partial_group = event.group < 64 && (partial_groups_ >> event.group & 1) != 0;
   numbers_.clear();
   numbers_.reserve(event.block_ids.size());
-  for (uint64_t id : event.block_ids) table_.PrefetchEntry(id);
+  for (uint64_t id : event.block_ids) table_.PrefetchEntry(id, false);
   size_t removed = 0;
   for (uint64_t id : event.block_ids) {
     const EngineBlockTable::Place place = table_.FindPlace(id);

@@ -179,7 +179,12 @@ class PrefixIndex {
   }
   // The numbers of the blocks that end with `last`; 0 for those that no slot has stored.
   void NumbersUpTo(BlockNumber last, Span<BlockNumber> numbers) const;
+  // Ask for what Store behind a block and RemoveCopies of it read, each for what it finds by means
+  // of the one before. REQUIRES: the block is confirmed; not so for the first and the last.
   void PrefetchBlock(BlockNumber number) const { blocks_.PrefetchLocation(number); }
+  void PrefetchRun(BlockNumber number) const { Prefetch(blocks_[number].run, sizeof(Run)); }
+  void PrefetchRunParts(BlockNumber number) const;
+  void PrefetchChild(uint64_t first_key) const { table_.PrefetchBucket(first_key); }
   // Before a Store of `count` blocks.
   void PrefetchNumbers(size_t count) const { blocks_.PrefetchFree(count); }
 
@@ -200,6 +205,10 @@ class PrefixIndex {
   // room for as much more: false when there is none.
   MemoryMeter* meter() { return &meter_; }
   bool MakeRoomForConfirmed(size_t bytes) { return MakeBytes(bytes + budget_bytes_ / kReserve); }
+  // Whether there is that room already.
+  bool HasRoomForConfirmed(size_t bytes) const {
+    return meter_.bytes() + bytes + budget_bytes_ / kReserve <= budget_bytes_;
+  }
 
   // ---- Sizes ----------------------------------------------------------------------------------
 

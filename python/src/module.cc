@@ -6,6 +6,7 @@
 #include "engine_metrics.h"
 #include "errors.h"
 #include "instance.h"
+#include "kv_event_frames.h"
 #include "kv_event_stream.h"
 #include "kv_events.h"
 #include "lease.h"
@@ -65,6 +66,7 @@ PYBIND11_MODULE(_core, module) {
   py::module_ events = module.def_submodule("events", "KV events of engines.");
   BindKvEvents(events);
   BindKvEventDecoder(events);
+  BindKvEventFrames(events);
   BindKvEventStream(events);
   BindSubscriber(events);
 

@@ -32,7 +32,7 @@ prefixrouter\._core\.(StatusCode|InstanceState|simulation\.Outcome)\.__pybind11_
 prefixrouter\._core\.(CostParts|Decision|Instance|Lease|PolicyInput|ScoreRow|ScoreTable)(\.__init__)?
 prefixrouter\._core\.PrefixRouter
 prefixrouter\._core\.events\.(Kv(ApplyResult|StreamAction|EventStreamStats)(\.__init__)?)
-prefixrouter\._core\.events\.(Kv(PublisherStats|EventSubscriberStats)(\.__init__)?)
+prefixrouter\._core\.events\.(Kv(Frames|Topic|PublisherStats|EventSubscriberStats)(\.__init__)?)
 prefixrouter\._core\.events\.KvEvent(Batch|Decoder|Stream|Subscriber)?
 prefixrouter\._core\.metrics\.(DurationHistogram|InstanceStats|Stats)(\.__init__)?
 prefixrouter\._core\.metrics\.(EngineMetrics|EngineRankMetrics)(\.__init__)?
@@ -119,7 +119,7 @@ def test_code_of_users_is_checked_by_the_types(tmp_path):
     pytest.importorskip("mypy")
     (tmp_path / "good.py").write_text(
         "import array\n"
-        "from typing import List\n"
+        "from typing import List, Optional\n"
         "import prefixrouter\n"
         "def cost(fleet: prefixrouter.PolicyInput) -> List[float]:\n"
         "    return [float(n) for n in fleet.requests]\n"
@@ -138,6 +138,9 @@ def test_code_of_users_is_checked_by_the_types(tmp_path):
         "payload: bytes = prefixrouter.encode_kv_events(prefixrouter.KvEventBatch([event]))\n"
         "for action in prefixrouter.KvEventStream(instance).push_live(0, payload):\n"
         "    assert action.kind == 'fetch' or action.payload is not None\n"
+        "message = prefixrouter.parse_kv_live_frames([b'', memoryview(b'8 bytes.'), payload])\n"
+        "port: Optional[int] = prefixrouter.parse_kv_topic(message.topic).port\n"
+        "request: List[bytes] = [b'', prefixrouter.kv_seq_frame(message.seq or 0)]\n"
         "with prefixrouter.KvEventSubscriber(router) as subscriber:\n"
         "    source: int = subscriber.add('tcp://127.0.0.1:5557', ['a', instance])\n"
         "page: str = prefixrouter.render_metrics([(router.stats(), {'model': 'm'})])\n"
@@ -156,12 +159,14 @@ def test_code_of_users_is_checked_by_the_types(tmp_path):
         "router.report_engine_metrics('a', 5)\n"
         "prefixrouter.KvEventDecoder('json')\n"
         "prefixrouter.KvEvent('stored', tier='GPU')\n"
+        "prefixrouter.parse_kv_live_frames(['topic', 'payload'])\n"
+        "seq: int = prefixrouter.parse_kv_replay_frames([]).seq\n"
     )
     good = run_mypy(["mypy", "--strict", "good.py"], tmp_path)
     assert good.returncode == 0, good.stdout + good.stderr
     bad = run_mypy(["mypy", "--strict", "bad.py"], tmp_path)
     lines = {int(line.split(":")[1]) for line in bad.stdout.splitlines() if ": error:" in line}
-    assert lines == set(range(2, 11)), bad.stdout
+    assert lines == set(range(2, 13)), bad.stdout
 
 
 def test_everything_public_is_exported_under_the_name_of_the_package():

@@ -1,4 +1,4 @@
-"""Types of KV events: the events, their messages and order, the ZeroMQ subscriber."""
+"""Types of KV events: the events, their messages, frames and order, the ZeroMQ subscriber."""
 
 from collections.abc import Iterable, Iterator
 from types import TracebackType
@@ -7,6 +7,8 @@ from typing import Literal, SupportsFloat, SupportsIndex, final
 from typing_extensions import Self, TypeAlias
 
 from prefixrouter._core import Instance, PrefixRouter, _Tokens
+
+KV_END_OF_REPLAY: int
 
 _KvKind: TypeAlias = Literal["stored", "removed", "cleared"]
 _KvTier: TypeAlias = Literal["gpu", "cpu", "disk", "external"]
@@ -117,6 +119,26 @@ class KvEventDecoder:
     def last_event_id(self) -> int | None: ...
     @property
     def lost_events(self) -> int: ...
+
+@final
+class KvFrames:
+    @property
+    def topic(self) -> str: ...
+    @property
+    def seq(self) -> int | None: ...
+    @property
+    def payload(self) -> bytes: ...
+
+@final
+class KvTopic:
+    @property
+    def address(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int | None: ...
+    @property
+    def model(self) -> str: ...
 
 @final
 class KvStreamAction:
@@ -306,4 +328,8 @@ class KvEventSubscriber:
 def encode_kv_events(
     batch: KvEventBatch, encoding: _KvEncoding = "maps", *, bytes_ids: bool = False
 ) -> bytes: ...
+def kv_seq_frame(seq: SupportsIndex) -> bytes: ...
+def parse_kv_live_frames(frames: Iterable[bytes | bytearray | memoryview]) -> KvFrames: ...
+def parse_kv_replay_frames(frames: Iterable[bytes | bytearray | memoryview]) -> KvFrames: ...
+def parse_kv_topic(topic: str | bytes) -> KvTopic: ...
 def multimodal_hash(identifier: str | bytes) -> int: ...

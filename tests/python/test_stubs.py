@@ -261,6 +261,18 @@ def test_every_method_has_a_signature_and_google_sections(method):
             assert re.search(rf"^    {name} \(.+\): ", section, re.MULTILINE), name
 
 
+@pytest.mark.parametrize("cls", [c for c in PUBLIC_CLASSES if COMPILED.get(c.__name__) is c])
+def test_an_object_that_init_has_not_made_is_refused(cls):
+    try:
+        empty = cls.__new__(cls)
+    except TypeError:
+        return
+    for name, member in vars(cls).items():
+        if isinstance(member, property):
+            with pytest.raises(TypeError, match="__init__"):
+                getattr(empty, name)
+
+
 @pytest.mark.parametrize("cls", PUBLIC_CLASSES, ids=lambda cls: cls.__name__)
 def test_help_is_readable(cls):
     text = pydoc.plain(pydoc.render_doc(cls))

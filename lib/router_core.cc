@@ -41,7 +41,7 @@ Status NotFound(InstanceId id) {
   return Status(StatusCode::kNotFound, "no such instance: " + Describe(id));
 }
 
-// So many blocks of events are applied before others get at the lock: about 5 us.
+// So many blocks of events are applied before others get at the lock: about 4 us.
 constexpr size_t kStepBlocks = 64;
 
 // What the next so many blocks of events will read is asked for ahead.

@@ -86,8 +86,9 @@ struct RouterCore::Snapshot {
         costs(in.size, 0.0f),
         input(in) {
     const float** const arrays[] = {
-        &input.pending_tokens, &input.tokens_per_s, &input.seconds_per_token, &input.requests,
-        &input.waiting,        &input.kv_tokens,    &input.kv_usage,          &input.weight};
+        &input.pending_tokens, &input.tokens_per_s, &input.seconds_per_token,
+        &input.requests,       &input.waiting,      &input.kv_tokens,
+        &input.kv_usage,       &input.weight,       &input.displacement};
     floats.reserve(in.size * std::size(arrays));
     for (const float** array : arrays) {
       const float* const copy = floats.data() + floats.size();
@@ -240,6 +241,7 @@ Status RouterCore::RemoveInstance(InstanceId id) {
   index_.RemoveSlot(id.slot());
   if (id.slot() < events_.size()) events_[id.slot()] = EventState();
   awaited_.Forget(id.slot());
+  displacement_.Forget(id.slot());
   load_.Remove(id);
   free_slots_.push_back(id.slot());
   return Status();
@@ -294,8 +296,9 @@ RouterCore::EventState& RouterCore::DrivenByEvents(InstanceId id) {
   EventState& state = events_[slot];
   if (state.blocks == nullptr) {
     const InstanceOptions& instance = load_.options(id);
-    state.blocks = std::make_unique<EngineBlocks>(&index_, &hasher_, slot, instance.model,
-                                                  counted_tiers_, instance.capacity_blocks);
+    state.blocks =
+        std::make_unique<EngineBlocks>(&index_, &hasher_, slot, instance.model, counted_tiers_,
+                                       instance.capacity_blocks, &displacement_);
     index_.SetConfirmed(slot, Nanos(options_.confirm_window_s));
   }
   return state;
@@ -340,6 +343,9 @@ Result<KvEventResult> RouterCore::ApplyKvEvents(InstanceId id, const KvEventBatc
       // What the engine holds at once it has room for, whatever its capacity was said to be.
       const uint64_t confirmed = index_.tier_blocks(id.slot())[0];
       if (confirmed > index_.capacity_blocks(id.slot())) index_.SetCapacity(id.slot(), confirmed);
+      displacement_.Count(id.slot(), counts[KvEventOutcome::kStored],
+                          counts[KvEventOutcome::kRemoved], index_.total_held_blocks(), now_nanos_);
+      load_.SetDisplacement(id, static_cast<float>(displacement_.cost(id.slot())));
       state.counts += counts;
     } else {
       ++counts[KvEventOutcome::kOldGeneration];

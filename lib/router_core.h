@@ -26,6 +26,7 @@
 #include "lib/base/latency_recorder.h"
 #include "lib/base/mutex.h"
 #include "lib/hash/prompt_keys.h"
+#include "lib/index/displacement.h"
 #include "lib/index/engine_blocks.h"
 #include "lib/index/prefix_index.h"
 #include "lib/load/awaited_prefills.h"
@@ -150,6 +151,7 @@ class RouterCore {
 
   mutable Mutex mutex_;
   PrefixIndex index_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  Displacement displacement_ PREFIX_ROUTER_GUARDED_BY(mutex_);
   std::vector<EventState> events_ PREFIX_ROUTER_GUARDED_BY(mutex_);  // by slot
   AwaitedPrefills awaited_ PREFIX_ROUTER_GUARDED_BY(mutex_);         // of event-driven instances
   LoadTable load_ PREFIX_ROUTER_GUARDED_BY(mutex_);

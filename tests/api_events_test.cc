@@ -123,4 +123,35 @@ TEST_CASE("an instance has room for what its engine has held at once") {
   CHECK(Blocks(fleet, 0, routed) >= 40);
 }
 
+TEST_CASE("work goes where it pushes out nothing that is asked for again") {
+  PromptMaker prompts(4);
+  std::vector<Tokens> sessions;
+  for (int i = 0; i < 20; ++i) sessions.push_back(prompts.Random(kBlock * 100));
+  const Tokens unknown = prompts.Random(kBlock * 100);
+  const Request request = Request::FromTokens(unknown);
+  // Both instances store as much. Instance 0 evicts each session when the next one comes.
+  const bool wanted = GENERATE(false, true);
+  CAPTURE(wanted);
+  Fleet fleet(2);
+  for (uint64_t round = 0; round < 40; ++round) {
+    const Tokens prompt = wanted ? sessions[round % sessions.size()] : prompts.Random(kBlock * 100);
+    EventBatch full;
+    if (round > 0) full.Removed(Ids(round * 1000, 100));
+    full.Stored(Ids((round + 1) * 1000, 100), prompt, kBlock);
+    Apply(fleet, 0, full);
+    EventBatch with_room;
+    with_room.Stored(Ids((round + 1) * 1000, 100), prompts.Random(kBlock * 100), kBlock);
+    Apply(fleet, 1, with_room);
+  }
+  const ScoreRow full = fleet.Row(0, request);
+  const ScoreRow with_room = fleet.Row(1, request);
+  if (!wanted) {
+    CHECK(full.cost.total == with_room.cost.total);
+    return;
+  }
+  CHECK(full.cost.total > 1.3 * with_room.cost.total);
+  CHECK(full.cost.uncached > 1.3 * with_room.cost.uncached);
+  CHECK(fleet.Route(request).instance == fleet[1]);
+}
+
 }  // namespace prefixrouter::testing

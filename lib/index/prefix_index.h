@@ -178,6 +178,8 @@ class PrefixIndex {
     const BlockTable::Location& at = blocks_[number];
     return at.run->keys[at.depth - at.run->start];
   }
+  // Whether only one slot has confirmed the block.
+  bool HeldByOne(BlockNumber number) const { return blocks_[number].slots == 1; }
   // The numbers of the blocks that end with `last`; 0 for those that no slot has stored.
   void NumbersUpTo(BlockNumber last, Span<BlockNumber> numbers) const;
   void PrefetchBlock(BlockNumber number) const { blocks_.PrefetchLocation(number); }

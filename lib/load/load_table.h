@@ -58,6 +58,8 @@ class LoadTable {
   void Release(const LeaseRecord& lease);
   // Learns from cached tokens that an engine has reported. True if capacity_blocks has changed.
   bool LearnCapacity(const LeaseRecord& lease, uint64_t reported_cached_tokens, bool index_full);
+  // What storing on the instance pushes out, as PolicyInput::displacement has it.
+  void SetDisplacement(InstanceId id, float displacement);
   void AddFluid(InstanceId id, uint64_t uncached_tokens);
   // Statistics of a routed request.
   void CountRequest(const Decision& decision);
@@ -139,6 +141,7 @@ class LoadTable {
   std::vector<float> kv_tokens_;
   std::vector<float> kv_usage_;
   std::vector<float> weight_;
+  std::vector<float> displacement_;
 
   TtftModel model_;
   double slope_in_use_ = 1;  // the model's when it had last moved enough
@@ -147,7 +150,8 @@ class LoadTable {
   int64_t requests_waiting_ = 0;  // leases of all instances before their first token
   double external_waiting_ = 0;   // faded, of all instances
   double fluid_total_ = 0;
-  double mean_uncached_tokens_;  // of recent requests
+  double mean_uncached_tokens_;   // of recent requests
+  uint32_t displaced_count_ = 0;  // instances whose displacement is not 0
   int64_t fluid_nanos_ = INT64_MIN;
   bool any_report_ = false;  // one that still counts
   int64_t next_fade_nanos_ = INT64_MIN;

@@ -86,9 +86,9 @@ struct RouterCore::Snapshot {
         costs(in.size, 0.0f),
         input(in) {
     const float** const arrays[] = {
-        &input.pending_tokens, &input.tokens_per_s, &input.seconds_per_token,
-        &input.requests,       &input.waiting,      &input.crowding,
-        &input.kv_tokens,      &input.kv_usage,     &input.weight};
+        &input.pending_tokens, &input.tokens_per_s, &input.seconds_per_token, &input.requests,
+        &input.waiting,        &input.crowding,     &input.kv_tokens,         &input.kv_usage,
+        &input.weight,         &input.displacement};
     floats.reserve(in.size * std::size(arrays));
     for (const float** array : arrays) {
       const float* const copy = floats.data() + floats.size();
@@ -192,6 +192,7 @@ RouterCore::RouterCore(const RouterOptions& options)
                    ? LatencyRecorder::kNever
                    : static_cast<uint64_t>(Nanos(options.latency_interval_s))),
       index_(options.index_budget_bytes),
+      awaited_(Nanos(options.confirm_window_s)),
       load_(options),
       sessions_(options.max_sessions, Nanos(options.session_ttl_s)),
       random_state_(*options.random_seed) {
@@ -244,6 +245,8 @@ Status RouterCore::RemoveInstance(InstanceId id) {
   stats_.leases_cancelled += leases_.RemoveAllOf(id);
   index_.RemoveSlot(id.slot());
   if (id.slot() < events_.size()) events_[id.slot()] = EventState();
+  awaited_.Forget(id.slot());
+  displacement_.Forget(id.slot());
   load_.Remove(id);
   free_slots_.push_back(id.slot());
   return Status();
@@ -298,8 +301,9 @@ RouterCore::EventState& RouterCore::DrivenByEvents(InstanceId id) {
   EventState& state = events_[slot];
   if (state.blocks == nullptr) {
     const InstanceOptions& instance = load_.options(id);
-    state.blocks = std::make_unique<EngineBlocks>(&index_, &hasher_, slot, instance.model,
-                                                  counted_tiers_, instance.capacity_blocks);
+    state.blocks =
+        std::make_unique<EngineBlocks>(&index_, &hasher_, slot, instance.model, counted_tiers_,
+                                       instance.capacity_blocks, &displacement_);
     index_.SetConfirmed(slot, Nanos(options_.confirm_window_s));
   }
   return state;
@@ -341,6 +345,12 @@ Result<KvEventResult> RouterCore::ApplyKvEvents(InstanceId id, const KvEventBatc
         ++event;
         block = 0;
       }
+      // What the engine holds at once it has room for, whatever its capacity was said to be.
+      const uint64_t confirmed = index_.tier_blocks(id.slot())[0];
+      if (confirmed > index_.capacity_blocks(id.slot())) index_.SetCapacity(id.slot(), confirmed);
+      displacement_.Count(id.slot(), counts[KvEventOutcome::kStored],
+                          counts[KvEventOutcome::kRemoved], index_.total_held_blocks(), now_nanos_);
+      load_.SetDisplacement(id, static_cast<float>(displacement_.cost(id.slot())));
       state.counts += counts;
     } else {
       ++counts[KvEventOutcome::kOldGeneration];
@@ -361,6 +371,9 @@ void RouterCore::Close() {
 
 int64_t RouterCore::Advance(int64_t now_nanos) {
   now_nanos_ = std::max(now_nanos_, now_nanos);
+  for (uint32_t slot; (slot = awaited_.EndNext(now_nanos_)) != AwaitedPrefills::kNone;) {
+    index_.AwaitSince(slot, awaited_.Since(slot));
+  }
   index_.Expire(now_nanos_);
   const int64_t ttl_nanos = Nanos(options_.lease_ttl_s);
   for (LeaseId oldest = leases_.Oldest(); oldest.valid(); oldest = leases_.Oldest()) {
@@ -388,6 +401,7 @@ bool RouterCore::EndLease(LeaseId id, LeaseEnd end, const FinishInfo& info, int6
       break;
   }
   index_.Unpin(lease.pinned, now_nanos);
+  awaited_.Settle(lease.instance.slot(), lease.awaited, now_nanos);
   load_.Release(lease);
   if (info.output_tokens > 0) stats_.output_tokens += static_cast<uint64_t>(info.output_tokens);
   if (info.engine_cached_tokens >= 0) {
@@ -405,6 +419,7 @@ void RouterCore::Learn(const LeaseRecord& lease, uint64_t reported_cached_tokens
   stats_.under_predicted_tokens +=
       reported_cached_tokens - std::min(predicted, reported_cached_tokens);
   const uint32_t slot = lease.instance.slot();
+  if (EventDriven(slot)) return;  // what it holds is known
   const uint64_t capacity = load_.CapacityBlocks(lease.instance);
   const bool full =
       static_cast<double>(index_.held_blocks(slot)) >= kFullShare * static_cast<double>(capacity);
@@ -420,6 +435,7 @@ bool RouterCore::FirstToken(LeaseId id) {
   LeaseRecord* lease = leases_.Find(id);
   if (lease == nullptr || lease->first_token) return false;
   load_.FirstToken(*lease, now_nanos_);
+  awaited_.Settle(lease->instance.slot(), lease->awaited, now_nanos_);
   lease->first_token = true;
   return true;
 }
@@ -663,6 +679,10 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   record.kv_tokens = decision.prompt_tokens + request.expected_output_tokens;
   record.pinned = inserted.pinned;
   load_.Reserve(&record);
+  if (EventDriven(slot)) {
+    record.awaited = awaited_.Add(slot, now);
+    index_.AwaitSince(slot, awaited_.Since(slot));
+  }
   *lease = leases_.Add(record);
   return decision;
 }

@@ -27,8 +27,10 @@
 #include "lib/base/mutex.h"
 #include "lib/base/vector.h"
 #include "lib/hash/prompt_keys.h"
+#include "lib/index/displacement.h"
 #include "lib/index/engine_blocks.h"
 #include "lib/index/prefix_index.h"
+#include "lib/load/awaited_prefills.h"
 #include "lib/load/lease_table.h"
 #include "lib/load/load_table.h"
 #include "lib/load/request_counters.h"
@@ -110,6 +112,9 @@ class RouterCore {
   int64_t Now() const { return options_.clock->NowNanos(); }
   // Brings state up to the time of a call, and returns that time.
   int64_t Advance(int64_t now_nanos) PREFIX_ROUTER_REQUIRES(mutex_);
+  bool EventDriven(uint32_t slot) const PREFIX_ROUTER_REQUIRES(mutex_) {
+    return slot < events_.size() && events_[slot].blocks != nullptr;
+  }
   EventState& DrivenByEvents(InstanceId id) PREFIX_ROUTER_REQUIRES(mutex_);
   enum class LeaseEnd { kFinished, kCancelled, kExpired };
   bool EndLease(LeaseId id, LeaseEnd end, const FinishInfo& info, int64_t now_nanos)
@@ -150,7 +155,9 @@ class RouterCore {
 
   mutable Mutex mutex_;
   PrefixIndex index_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  Displacement displacement_ PREFIX_ROUTER_GUARDED_BY(mutex_);
   std::vector<EventState> events_ PREFIX_ROUTER_GUARDED_BY(mutex_);  // by slot
+  AwaitedPrefills awaited_ PREFIX_ROUTER_GUARDED_BY(mutex_);         // of event-driven instances
   LoadTable load_ PREFIX_ROUTER_GUARDED_BY(mutex_);
   LeaseTable leases_ PREFIX_ROUTER_GUARDED_BY(mutex_);
   SessionTable sessions_ PREFIX_ROUTER_GUARDED_BY(mutex_);

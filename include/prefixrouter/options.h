@@ -41,7 +41,8 @@ struct RouterOptions {
   // counts until it is evicted. In seconds, range 0 to 1e9.
   double predicted_ttl_s = 0;
   // On instances whose KV events are applied: how long a routed prompt counts as cached before its
-  // events arrive. In seconds, range 0.001 to 3600.
+  // events arrive, from the first token of its lease on, or its end; without a lease from when it
+  // was routed. In seconds, range 0.001 to 3600.
   double confirm_window_s = 2;
   // How much of a cached token's prefill is saved when KV events say that it is not on the GPU but
   // in CPU memory, on disk, or outside of the machine, and has to be loaded. 0: it does not count

@@ -75,6 +75,11 @@ struct PolicyInput {
   // report counts still; without one all are 0.
   const float* kv_usage = nullptr;
   bool any_report = false;
+  // Prefill that storing a block is expected to cost later, for what it pushes out of the KV cache
+  // and somebody asks for again, as a share of the prefill of that block. 0 to 1; learned from KV
+  // events, 0 without them and while the cache is not full. any_displacement: some is not 0.
+  const float* displacement = nullptr;
+  bool any_displacement = false;
   const float* weight = nullptr;  // InstanceOptions::weight
 
   float prompt_tokens = 0;

@@ -15,6 +15,14 @@ void PrefixIndex::SetConfirmed(uint32_t slot_number, int64_t ttl_nanos) {
   next_expiry_nanos_ = INT64_MIN;  // to be found anew
 }
 
+void PrefixIndex::AwaitSince(uint32_t slot_number, int64_t since_nanos) {
+  Slot& slot = slots_[slot_number];
+  slot.awaited_since_nanos = since_nanos;
+  const Segment* const oldest = slot.unpinned.oldest();
+  if (slot.ttl_nanos == 0 || oldest == nullptr || oldest->last_used_nanos >= since_nanos) return;
+  next_expiry_nanos_ = std::min(next_expiry_nanos_, oldest->last_used_nanos + slot.ttl_nanos);
+}
+
 void PrefixIndex::Clear(uint32_t slot_number) {
   if (!HasSlot(slot_number)) return;
   DropAll(slots_[slot_number]);

@@ -14,12 +14,14 @@ uint32_t TierBit(uint32_t tier) { return 1u << tier; }
 }  // namespace
 
 EngineBlocks::EngineBlocks(PrefixIndex* index, const BlockHasher* hasher, uint32_t slot,
-                           std::string model, uint32_t counted_tiers, size_t expected_blocks)
+                           std::string model, uint32_t counted_tiers, size_t expected_blocks,
+                           Displacement* displacement)
     : index_(*index),
       hasher_(*hasher),
       slot_(slot),
       model_(std::move(model)),
       counted_tiers_(counted_tiers),
+      displacement_(displacement),
       root_key_(hasher->RootKey({model_, {}, {}})),
       table_(index->meter(), expected_blocks),
       pieces_(index, hasher, slot) {}
@@ -241,6 +243,12 @@ void EngineBlocks::StoreBlocks(const KvEvent& event, BlockNumber parent, uint64_
         }
       }
       (*counts)[KvEventOutcome::kStored] += added_.size();
+      for (size_t j = 0; displacement_ != nullptr && j < numbers_.size(); ++j) {
+        const uint64_t stored_key = keys_[(i - hashed_from) * covers + j];
+        if (displacement_->Samples(stored_key)) {
+          displacement_->Stored(stored_key, index_.HeldByOne(numbers_[j]), 1.0 / covers);
+        }
+      }
       parent = numbers_.back();
       i += added_.size();
     }

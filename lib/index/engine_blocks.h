@@ -28,6 +28,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
+#include "lib/index/displacement.h"
 #include "lib/index/engine_block_table.h"
 #include "lib/index/piece_tree.h"
 #include "lib/index/prefix_index.h"
@@ -39,9 +40,11 @@ namespace prefixrouter {
 class EngineBlocks {
  public:
   // model: of the key space that the instance's prompts are routed with. counted_tiers: by bit;
-  // blocks in others are ignored. REQUIRES: the slot is in use, and SetConfirmed.
+  // blocks in others are ignored. displacement: is told of new blocks, unless it is null. REQUIRES:
+  // the slot is in use, and SetConfirmed.
   EngineBlocks(PrefixIndex* index, const BlockHasher* hasher, uint32_t slot, std::string model,
-               uint32_t counted_tiers, size_t expected_blocks);
+               uint32_t counted_tiers, size_t expected_blocks,
+               Displacement* displacement = nullptr);
   ~EngineBlocks();
   EngineBlocks(const EngineBlocks&) = delete;
   EngineBlocks& operator=(const EngineBlocks&) = delete;
@@ -100,6 +103,7 @@ class EngineBlocks {
   const uint32_t slot_;
   const std::string model_;
   const uint32_t counted_tiers_;
+  Displacement* const displacement_;
   const uint64_t root_key_;  // without adapter and salt
 
   EngineBlockTable table_;

@@ -119,10 +119,14 @@ class PrefixIndex {
   // From now on predicted blocks of the slot last for ttl_nanos and are not pinned; pins end.
   // REQUIRED before its first Store.
   void SetConfirmed(uint32_t slot, int64_t ttl_nanos);
+  // Predicted blocks of the slot that were used at since_nanos or later do not expire. INT64_MAX:
+  // all do.
+  void AwaitSince(uint32_t slot, int64_t since_nanos);
 
   // One more than the highest slot ever used.
   uint32_t slot_limit() const { return static_cast<uint32_t>(slots_.size()); }
   bool HasSlot(uint32_t slot) const { return slot < slots_.size() && slots_[slot].in_use; }
+  uint64_t capacity_blocks(uint32_t slot) const { return slots_[slot].capacity_blocks; }
   uint64_t held_blocks(uint32_t slot) const { return slots_[slot].held_blocks; }
 
   // ---- Match ----------------------------------------------------------------------------------
@@ -177,6 +181,8 @@ class PrefixIndex {
     const BlockTable::Location& at = blocks_[number];
     return at.run->keys[at.depth - at.run->start];
   }
+  // Whether only one slot has confirmed the block.
+  bool HeldByOne(BlockNumber number) const { return blocks_[number].slots == 1; }
   // The numbers of the blocks that end with `last`; 0 for those that no slot has stored.
   void NumbersUpTo(BlockNumber last, Span<BlockNumber> numbers) const;
   // Ask for what Store behind a block and RemoveCopies of it read, each for what it finds by means
@@ -231,6 +237,7 @@ class PrefixIndex {
     uint64_t held_blocks = 0;
     uint64_t predicted_blocks = 0;
     int64_t ttl_nanos = 0;
+    int64_t awaited_since_nanos = INT64_MAX;  // what was used since then does not expire
     bool pins_allowed = true;
     SegmentList unpinned;
     SegmentList pinned;

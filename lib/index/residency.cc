@@ -346,6 +346,7 @@ void PrefixIndex::ExpireSlots(int64_t now_nanos) {
   for (Slot& slot : slots_) {
     if (slot.ttl_nanos == 0) continue;
     while (Segment* oldest = slot.unpinned.oldest()) {
+      if (oldest->last_used_nanos >= slot.awaited_since_nanos) break;  // until AwaitSince
       const int64_t expiry_nanos = oldest->last_used_nanos + slot.ttl_nanos;
       if (expiry_nanos > now_nanos) {
         next_expiry_nanos_ = std::min(next_expiry_nanos_, expiry_nanos);

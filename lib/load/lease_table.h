@@ -25,6 +25,7 @@ struct LeaseRecord {
   uint64_t kv_tokens = 0;      // reserved
   double pending_tokens = 0;   // of the instance when the lease began, its own included
   bool first_token = false;    // its pending tokens are released
+  uint64_t awaited = 0;        // ticket of AwaitedPrefills; 0: none
   PinnedPrefix pinned;
 
   uint64_t uncached_tokens() const { return prompt_tokens - cached_tokens; }

@@ -37,7 +37,7 @@ void LoadTable::Add(InstanceId id, const InstanceOptions& options) {
     penalty_.resize(size, INFINITY);
     for (LineVector<float>* array :
          {&pending_, &lease_pending_, &fluid_, &external_pending_, &external_requests_, &requests_,
-          &waiting_, &kv_tokens_, &kv_usage_}) {
+          &waiting_, &kv_tokens_, &kv_usage_, &displacement_}) {
       array->resize(size, 0);
     }
     crowding_.resize(size, 1);
@@ -67,6 +67,8 @@ void LoadTable::Remove(InstanceId id) {
     (*array)[slot] = 0;
   }
   crowding_[slot] = 1;
+  if (displacement_[slot] != 0) --displaced_count_;
+  displacement_[slot] = 0;
   ids_[slot] = InstanceId();
   --live_count_;
   UpdateState(slot);
@@ -168,6 +170,12 @@ bool LoadTable::LearnCapacity(const LeaseRecord& lease, uint64_t reported_cached
          instances_[lease.instance.slot()].capacity.AddReport(
              static_cast<double>(lease.prompt_tokens), static_cast<double>(lease.cached_tokens),
              static_cast<double>(reported_cached_tokens), index_full);
+}
+
+void LoadTable::SetDisplacement(InstanceId id, float displacement) {
+  float& own = displacement_[id.slot()];
+  displaced_count_ += static_cast<uint32_t>(displacement != 0) - static_cast<uint32_t>(own != 0);
+  own = displacement;
 }
 
 uint64_t LoadTable::CapacityBlocks(InstanceId id) const {
@@ -303,6 +311,8 @@ void LoadTable::FillInput(PolicyInput* in) const {
   in->kv_tokens = kv_tokens_.data();
   in->kv_usage = kv_usage_.data();
   in->any_report = any_report_;
+  in->displacement = displacement_.data();
+  in->any_displacement = displaced_count_ != 0;
   in->weight = weight_.data();
   in->overhead_tokens = static_cast<float>(overhead_tokens());
   const double waiting = static_cast<double>(requests_waiting_) + external_waiting_ +

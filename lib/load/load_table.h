@@ -59,6 +59,8 @@ class LoadTable {
   void Release(const LeaseRecord& lease);
   // Learns from cached tokens that an engine has reported. True if capacity_blocks has changed.
   bool LearnCapacity(const LeaseRecord& lease, uint64_t reported_cached_tokens, bool index_full);
+  // What storing on the instance pushes out, as PolicyInput::displacement has it.
+  void SetDisplacement(InstanceId id, float displacement);
   void AddFluid(InstanceId id, uint64_t uncached_tokens);
   // A request with so many uncached tokens has been routed.
   void CountUncached(uint64_t tokens);
@@ -138,12 +140,14 @@ class LoadTable {
   LineVector<float> kv_tokens_;
   LineVector<float> kv_usage_;
   LineVector<float> weight_;
+  LineVector<float> displacement_;
 
   TtftModel model_;
   double slope_in_use_ = 1;  // the model's when it had last moved enough
   uint32_t live_count_ = 0;
   uint32_t ready_count_ = 0;
-  bool any_report_ = false;  // one that still counts
+  bool any_report_ = false;       // one that still counts
+  uint32_t displaced_count_ = 0;  // instances whose displacement is not 0
   // Every decision reads these and writes some, so they share a cache line.
   alignas(64) int64_t requests_waiting_ = 0;  // leases of all instances before their first token
   double external_waiting_ = 0;               // faded, of all instances

@@ -2,7 +2,8 @@
 // weight on tokens that have to be computed anew, and dearer where many requests share the
 // instance.
 //
-//   work = overhead + pending + w * uncached + v * avoidable + kRequestTokens * requests + pressure
+//   work = overhead + pending + w * (1 + displacement) * uncached + v * avoidable +
+//          kRequestTokens * requests + pressure
 //   cost = work * Crowding(requests, waiting) / (rate * weight)
 //
 // in seconds, where
@@ -15,6 +16,9 @@
 //              grows with the queue, 1.3 + min(2.5, 0.5 * mean requests that wait for their first
 //              token): a high one throws work onto hot spots of a large idle fleet, a low one loses
 //              reuse under load
+//   displacement  0 to 1, from KV events: the share of an uncached token that what it pushes out of
+//              the instance's cache will cost when it is asked for again. It is another uncached
+//              token then, and weighs as much
 //   v          0 to 7.5: 0.5 * mean waiting, less the 2.5 that w has taken. Past saturation, what
 //              is computed twice is at the expense of all that wait. What nobody holds has to be
 //              computed anyhow; if it weighed more too, the instances' queues would count less
@@ -100,6 +104,25 @@ PREFIX_ROUTER_VECTOR void ScoreWork(const PolicyInput& in, Weights weights, floa
   }
 }
 
+// More for what uncached blocks push out of the cache: tokens that are uncached next time.
+PREFIX_ROUTER_VECTOR void AddDisplaced(const PolicyInput& in, Weights weights, float* cost) {
+  const size_t size = in.size;
+  const uint32_t* const cached_blocks = in.cached_blocks;
+  const float* const displacement = in.displacement;
+  const float* const crowding = in.crowding;
+  const float* const seconds_per_token = in.seconds_per_token;
+  const float tokens_per_block = in.tokens_per_block;
+  const float prompt_tokens = in.prompt_tokens;
+#pragma omp simd
+  for (size_t i = 0; i < size; ++i) {
+    const float cached =
+        static_cast<float>(static_cast<int32_t>(cached_blocks[i])) * tokens_per_block;
+    const float missing = prompt_tokens - cached;
+    const float uncached = missing > 0 ? missing : 0;
+    cost[i] += weights.miss * displacement[i] * uncached * crowding[i] * seconds_per_token[i];
+  }
+}
+
 float Pressure(const PolicyInput& in, size_t i, float miss_weight) {
   const float above = std::max(in.kv_usage[i] - kPressureStart, 0.0f);
   return above * kPressureFactor * miss_weight * in.prompt_tokens * in.crowding[i] *
@@ -113,6 +136,7 @@ class PrefixCost final : public Policy {
   void Score(const PolicyInput& in, float* cost) const override {
     const Weights weights(in);
     ScoreWork(in, weights, cost);
+    if (in.any_displacement) AddDisplaced(in, weights, cost);
     if (!in.any_report) return;
     for (size_t i = 0; i < in.size; ++i) cost[i] += Pressure(in, i, weights.miss);
   }
@@ -125,10 +149,12 @@ class PrefixCost final : public Policy {
     const Weights weights(in);
     const double second = in.seconds_per_token[i];
     const double uncached = in.prompt_tokens - in.cached_tokens(i);
+    const double displaced = in.any_displacement ? weights.miss * in.displacement[i] : 0;
     CostParts parts;
     parts.pending = in.pending_tokens[i] * second;
     parts.uncached =
-        ((weights.miss + weights.avoidable) * uncached - Unavoidable(in, weights)) * second;
+        ((weights.miss + weights.avoidable + displaced) * uncached - Unavoidable(in, weights)) *
+        second;
     parts.pressure = Pressure(in, i, weights.miss);
     parts.total = cost;
     parts.requests = std::max(cost - parts.pending - parts.uncached - parts.pressure, 0.0);

@@ -59,6 +59,22 @@ TEST_CASE("a lease counts its uncached tokens until the first token, and itself 
   REQUIRE(Input(table).pending_tokens[1] == 0);
 }
 
+TEST_CASE("what storing pushes out is the instance's, and gone with it") {
+  LoadTable table = MakeTable();
+  REQUIRE(!Input(table).any_displacement);
+  table.SetDisplacement(kSecondInstance, 0.5f);
+  table.SetDisplacement(kSecondInstance, 0.25f);
+  REQUIRE(Input(table).any_displacement);
+  REQUIRE(Input(table).displacement[0] == 0);
+  REQUIRE(Input(table).displacement[1] == 0.25f);
+  table.SetDisplacement(kSecondInstance, 0);
+  REQUIRE(!Input(table).any_displacement);
+  table.SetDisplacement(kSecondInstance, 1);
+  table.Remove(kSecondInstance);
+  REQUIRE(!Input(table).any_displacement);
+  REQUIRE(Input(table).displacement[1] == 0);
+}
+
 TEST_CASE("fluid work drains at the prefill rate, however often time is looked at") {
   for (const int64_t step : {kSecond / 4, kSecond / 100, kSecond / 3000}) {
     LoadTable table = MakeTable();

@@ -173,6 +173,22 @@ TEST_CASE("prefix_cost past saturation counts tokens that another instance holds
   REQUIRE(saturated[0] == Approx(busy[0]));
 }
 
+TEST_CASE("prefix_cost counts what uncached tokens push out as uncached tokens") {
+  auto policy = MakePrefixCost();
+  Fleet fleet(2);
+  fleet.pending[1] = 1000;
+  REQUIRE(fleet.Choose(*policy).slot == 0);
+  const float without = fleet.cost[0], other = fleet.cost[1];
+  fleet.displacement[0] = 0.9f;  // 1.3 * 0.9 * 1,000 tokens
+  REQUIRE(fleet.Choose(*policy).slot == 1);
+  REQUIRE(fleet.cost[0] == Approx(without + 0.117));
+  REQUIRE(fleet.cost[1] == other);
+  const CostParts parts = policy->Explain(fleet.Input(), 0, fleet.cost[0]);
+  REQUIRE(parts.uncached == Approx(1.9 * 0.13));
+  fleet.cached[0] = 63;  // nothing to speak of is stored
+  REQUIRE(fleet.Choose(*policy).slot == 0);
+}
+
 TEST_CASE("prefix_cost leaves a popular prefix's instance when its batch fills up") {
   auto policy = MakePrefixCost();
   Fleet fleet(2);
@@ -213,6 +229,7 @@ TEST_CASE("the parts that prefix_cost explains add up to the cost") {
   fleet.requests = {1, 2, 3};
   fleet.cached = {10, 0, 70};
   fleet.kv_usage = {0.95f, 0.5f, 1.0f};
+  fleet.displacement = {0.5f, 0, 1};
   const PolicyInput in = fleet.Input();
   policy->Score(in, fleet.cost.data());
   for (size_t i = 0; i < 3; ++i) {

@@ -24,6 +24,7 @@ struct PolicyFleet {
         crowding(size, 1),
         kv_tokens(size, 0),
         kv_usage(size, 0),
+        displacement(size, 0),
         weight(size, 1),
         second(size),
         penalty(size, 0),
@@ -52,6 +53,8 @@ struct PolicyFleet {
     in.kv_tokens = kv_tokens.data();
     in.kv_usage = kv_usage.data();
     in.any_report = true;
+    in.displacement = displacement.data();
+    for (float share : displacement) in.any_displacement = in.any_displacement || share != 0;
     in.weight = weight.data();
     in.prompt_tokens = prompt_tokens;
     in.random = random;
@@ -66,8 +69,8 @@ struct PolicyFleet {
   std::vector<InstanceId> ids;
   std::vector<uint8_t> eligible;
   std::vector<uint32_t> cached;
-  std::vector<float> pending, rate, requests, waiting, crowding, kv_tokens, kv_usage, weight,
-      second, penalty, cost, scratch;
+  std::vector<float> pending, rate, requests, waiting, crowding, kv_tokens, kv_usage, displacement,
+      weight, second, penalty, cost, scratch;
 };
 
 // Well-mixed numbers for the choice between ties.

@@ -13,6 +13,14 @@ function(prefix_router_configure target)
   endif()
 endfunction()
 
+# For code whose optimisation takes most of a build with sanitizers and is not what they are for:
+# tests and bindings. The library stays as the preset has it.
+function(prefix_router_quick_to_sanitize target)
+  if(PREFIX_ROUTER_SANITIZE)
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:-O0>)
+  endif()
+endfunction()
+
 # An executable or library that sees the internal headers too: tests and benchmarks.
 function(prefix_router_internal target)
   prefix_router_configure(${target})

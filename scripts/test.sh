@@ -98,23 +98,21 @@ sources() {
   find "$@" \( -name '*.h' -o -name '*.cc' -o -name '*.c' \) | sort
 }
 
+# each COMMAND...: with each line of the input in place of {}, several at a time. Fails if one does.
+each() {
+  xargs -P "$jobs" -I '{}' "$@"
+}
+
 # Locks are annotated, and clang proves that what they guard is only touched under them.
 check_thread_safety() {
-  local file status=0
-  for file in $(sources lib | grep '\.cc$'); do
-    clang++ -std=c++20 -fsyntax-only -Wthread-safety -Werror -Iinclude -I. "$file" || status=1
-  done
-  return $status
+  sources lib | grep '\.cc$' |
+    each clang++ -std=c++20 -fsyntax-only -Wthread-safety -Werror -Iinclude -I. '{}'
 }
 
 # check_headers COMPILER: each public header is enough for itself, in C++17.
 check_headers() {
-  local header status=0
-  for header in $(sources include); do
-    "$1" -std=c++17 -Wall -Wextra -Werror -fsyntax-only -Iinclude -include "$header" \
-      -x c++ /dev/null || status=1
-  done
-  return $status
+  sources include |
+    each "$1" -std=c++17 -Wall -Wextra -Werror -fsyntax-only -Iinclude -include '{}' -x c++ /dev/null
 }
 
 # check_c_headers CC CXX: each header of the C libraries is enough for itself, in strict C99 and in
@@ -131,7 +129,8 @@ check_c_headers() {
 }
 
 check_format() {
-  sources include lib capi python examples tests benchmarks | xargs clang-format --dry-run -Werror
+  sources include lib capi python examples tests benchmarks |
+    xargs -P "$jobs" -n 20 clang-format --dry-run -Werror
 }
 
 # No source file is over 800 lines.

@@ -30,6 +30,7 @@ class BlockMapRouter {
         eligible_(instance_count, 1),
         pending_tokens_(instance_count),
         waiting_(instance_count),
+        crowding_(instance_count, 1),
         tokens_per_s_(instance_count, static_cast<float>(prefill_tokens_per_s)),
         seconds_per_token_(instance_count, static_cast<float>(1 / prefill_tokens_per_s)),
         zeros_(instance_count),
@@ -67,6 +68,7 @@ class BlockMapRouter {
       const float left = std::max(0.0f, pending_tokens_[i] - seconds * tokens_per_s_[i]);
       waiting_[i] = left > 0 ? waiting_[i] * (left / pending_tokens_[i]) : 0;
       pending_tokens_[i] = left;
+      crowding_[i] = Crowding(waiting_[i], waiting_[i]);
     }
   }
 
@@ -81,6 +83,7 @@ class BlockMapRouter {
     in.seconds_per_token = seconds_per_token_.data();
     in.requests = waiting_.data();
     in.waiting = waiting_.data();
+    in.crowding = crowding_.data();
     in.kv_tokens = zeros_.data();
     in.kv_usage = zeros_.data();
     in.weight = weights_.data();
@@ -110,6 +113,7 @@ class BlockMapRouter {
   std::vector<uint8_t> eligible_;
   std::vector<float> pending_tokens_;
   std::vector<float> waiting_;  // requests whose work is not done
+  std::vector<float> crowding_;
   std::vector<float> tokens_per_s_;
   std::vector<float> seconds_per_token_;
   std::vector<float> zeros_;

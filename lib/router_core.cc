@@ -86,9 +86,9 @@ struct RouterCore::Snapshot {
         costs(in.size, 0.0f),
         input(in) {
     const float** const arrays[] = {
-        &input.pending_tokens, &input.tokens_per_s, &input.seconds_per_token,
-        &input.requests,       &input.waiting,      &input.kv_tokens,
-        &input.kv_usage,       &input.weight,       &input.displacement};
+        &input.pending_tokens, &input.tokens_per_s, &input.seconds_per_token, &input.requests,
+        &input.waiting,        &input.crowding,     &input.kv_tokens,         &input.kv_usage,
+        &input.displacement,   &input.weight};
     floats.reserve(in.size * std::size(arrays));
     for (const float** array : arrays) {
       const float* const copy = floats.data() + floats.size();
@@ -113,7 +113,11 @@ struct RouterCore::Snapshot {
 // be made before the lock is taken.
 class RouterCore::ScratchLoan {
  public:
-  ScratchLoan() : scratch_(spare_ != nullptr ? std::move(spare_) : std::make_unique<Scratch>()) {}
+  explicit ScratchLoan(RouterCore& core) : scratch_(std::move(spare_)) {
+    if (scratch_ != nullptr) return;
+    scratch_ = std::make_unique<Scratch>();
+    scratch_->thread = core.next_thread_.fetch_add(1, std::memory_order_relaxed);
+  }
   ~ScratchLoan() {
     scratch_->path.garbage.Free();
     spare_ = std::move(scratch_);
@@ -227,6 +231,7 @@ Result<InstanceId> RouterCore::AddInstance(const InstanceOptions& options) {
   const InstanceId id = InstanceId::Make(slot, generations_[slot]);
   names_[key] = id;
   load_.Add(id, options);
+  counters_.AddSlot(slot);
   index_.AddSlot(slot, options.capacity_blocks, Nanos(options_.predicted_ttl_s));
   policy_->InstanceAdded(id, options.name, options.rank);
   return id;
@@ -474,12 +479,12 @@ PolicyInput RouterCore::MakeInput(const Query& query, Scratch& scratch) {
   in.priority = request.priority;
   in.affinity_hash = query.affinity;
   in.prefix_hash = query.prefix_hash;
-  in.sequence = stats_.requests;
+  in.sequence = sequence_;
   in.random = RandomAfter(random_state_);
 
   scratch.costs.resize(in.size);
   scratch.ties.resize(in.size);
-  scratch.penalty = load_.penalty();
+  scratch.penalty = load_.ready_count() == in.size ? nullptr : load_.penalty();
   scratch.candidates = scratch.choosable = load_.ready_count();
   if (request.allowed.empty() && request.max_ttft_s == 0) return in;
   if (request.allowed.empty()) {
@@ -553,10 +558,9 @@ Status RouterCore::ScoreWithoutLock(const Query& query, Scratch& scratch) {
   return Status();
 }
 
-uint32_t RouterCore::SessionSlot(const Query& query, const PolicyInput& in, const Scratch& scratch,
-                                 uint32_t chosen) {
+uint32_t RouterCore::SessionSlot(const Query& query, const PolicyInput& in, uint32_t chosen) {
   const InstanceId id = sessions_.Find(query.session, now_nanos_);
-  if (!id.valid() || !load_.Live(id) || scratch.penalty[id.slot()] != 0) return Choice::kNone;
+  if (!id.valid() || !load_.Live(id) || in.eligible[id.slot()] == 0) return Choice::kNone;
   const double extra = PredictedTtft(query, in, id.slot()) - PredictedTtft(query, in, chosen);
   return extra <= options_.session_slack_s ? id.slot() : Choice::kNone;
 }
@@ -597,7 +601,7 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   const Timer timer(*this, query);
   // A visit to the lock to look at the first block would cost more than a wrong guess now and then.
   query.keys.Hash(known_streak_.load(std::memory_order_relaxed) >= 0);
-  const ScratchLoan loan;
+  const ScratchLoan loan(*this);
   Scratch& scratch = *loan;
   Path& path = scratch.path;
 
@@ -625,7 +629,7 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   decision.rule = scratch.candidates == 1 ? Rule::kOnlyCandidate : choice.rule;
   uint32_t runner_up = choice.runner_up;
   if (query.session != 0) {
-    const uint32_t session_slot = SessionSlot(query, in, scratch, slot);
+    const uint32_t session_slot = SessionSlot(query, in, slot);
     if (session_slot != Choice::kNone && scratch.candidates > 1) {
       if (session_slot != slot) runner_up = slot;
       slot = session_slot;
@@ -633,6 +637,7 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
     }
   }
 
+  index_.PrefetchInsert(slot, path);
   decision.instance = load_.id(slot);
   decision.prompt_tokens = query.prompt_tokens;
   decision.cached_tokens = query.CachedTokens(path.matched[slot]);
@@ -656,13 +661,9 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
 
   // From here on the decision has its effects.
   random_state_ += kRandomStep;
-  ++stats_.requests;
-  stats_.prompt_tokens += decision.prompt_tokens;
-  stats_.cached_tokens += decision.cached_tokens;
-  stats_.best_cached_tokens += decision.best_cached_tokens;
-  stats_.stale_report_decisions += decision.stale_report ? 1 : 0;
-  ++stats_.decisions_by_rule[static_cast<int>(decision.rule)];
-  load_.CountRequest(decision);
+  ++sequence_;
+  counters_.Count(scratch.thread, decision);
+  load_.CountUncached(decision.uncached_tokens());
   if (query.session != 0) sessions_.Set(query.session, decision.instance, now);
 
   const InsertResult inserted = index_.Insert(slot, query.keys, &path, now, lease != nullptr);
@@ -689,7 +690,7 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
 Result<ScoreTable> RouterCore::Score(const Request& request) {
   if (Status check = CheckRequest(request, options_); !check.ok()) return check;
   Query query(*this, request);
-  const ScratchLoan loan;
+  const ScratchLoan loan(*this);
   Scratch& scratch = *loan;
   MutexLock lock(mutex_);
   Advance(query.now_nanos);
@@ -728,6 +729,7 @@ RouterStats RouterCore::Stats() {
   MutexLock lock(mutex_);
   Advance(now);
   RouterStats stats = stats_;
+  counters_.AddTo(&stats);
   stats.route_duration = latency_.Read();
   stats.index_bytes = index_.bytes();
   stats.index_budget_bytes = index_.budget_bytes();
@@ -744,6 +746,7 @@ RouterStats RouterCore::Stats() {
     if (!load_.id(slot).valid()) continue;
     stats.instances.push_back(load_.Stats(slot, now_nanos_));
     InstanceStats& instance = stats.instances.back();
+    counters_.AddTo(slot, &instance);
     instance.blocks_held = index_.held_blocks(slot);
     if (slot >= events_.size() || events_[slot].blocks == nullptr) continue;
     const EventState& events = events_[slot];

@@ -25,6 +25,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "lib/base/latency_recorder.h"
 #include "lib/base/mutex.h"
+#include "lib/base/vector.h"
 #include "lib/hash/prompt_keys.h"
 #include "lib/index/displacement.h"
 #include "lib/index/engine_blocks.h"
@@ -32,6 +33,7 @@
 #include "lib/load/awaited_prefills.h"
 #include "lib/load/lease_table.h"
 #include "lib/load/load_table.h"
+#include "lib/load/request_counters.h"
 #include "lib/policy/choose.h"
 #include "lib/policy/session_table.h"
 #include "prefixrouter/prefix_router.h"
@@ -85,13 +87,14 @@ class RouterCore {
   // none allocates, and so that no memory is written by all threads in turns.
   struct Scratch {
     Path path;
-    std::vector<double> credit_blocks;     // only when something is below the GPU
-    std::vector<uint32_t> rounded_credit;  // likewise
-    std::vector<float> costs;
-    std::vector<float> ties;
-    std::vector<float> masked_penalty;
+    std::vector<double> credit_blocks;    // only when something is below the GPU
+    LineVector<uint32_t> rounded_credit;  // likewise
+    LineVector<float> costs;
+    LineVector<float> ties;
+    LineVector<float> masked_penalty;
     std::vector<uint8_t> masked_eligible;
-    const float* penalty = nullptr;  // 0 for candidates, else infinity
+    const float* penalty = nullptr;  // 0 for candidates, else infinity; null: all are candidates
+    uint32_t thread = 0;             // for counters_
     uint32_t candidates = 0;         // ready and allowed
     uint32_t choosable = 0;          // of them, below max_ttft_s
   };
@@ -134,8 +137,8 @@ class RouterCore {
   Status NoCandidate(const Request& request, const Scratch& scratch) const
       PREFIX_ROUTER_REQUIRES(mutex_);
   // The session's instance if the choice should give way to it.
-  uint32_t SessionSlot(const Query& query, const PolicyInput& in, const Scratch& scratch,
-                       uint32_t chosen) PREFIX_ROUTER_REQUIRES(mutex_);
+  uint32_t SessionSlot(const Query& query, const PolicyInput& in, uint32_t chosen)
+      PREFIX_ROUTER_REQUIRES(mutex_);
 
   const RouterOptions options_;
   const BlockHasher hasher_;
@@ -148,6 +151,7 @@ class RouterCore {
   // Below 0: the first blocks of recent prompts were unknown. Written under the lock.
   std::atomic<int> known_streak_{0};
   LatencyRecorder latency_;
+  std::atomic<uint32_t> next_thread_{0};
 
   mutable Mutex mutex_;
   PrefixIndex index_ PREFIX_ROUTER_GUARDED_BY(mutex_);
@@ -161,8 +165,11 @@ class RouterCore {
       PREFIX_ROUTER_GUARDED_BY(mutex_);
   std::vector<uint32_t> generations_ PREFIX_ROUTER_GUARDED_BY(mutex_);  // by slot, the last given
   std::vector<uint32_t> free_slots_ PREFIX_ROUTER_GUARDED_BY(mutex_);
-  RouterStats stats_ PREFIX_ROUTER_GUARDED_BY(mutex_);  // the counters
-  uint64_t random_state_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  RequestCounters counters_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  RouterStats stats_ PREFIX_ROUTER_GUARDED_BY(mutex_);  // all other counters
+  // Every decision writes these, so they share a cache line.
+  alignas(64) uint64_t random_state_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  uint64_t sequence_ PREFIX_ROUTER_GUARDED_BY(mutex_) = 0;          // decisions so far
   int64_t now_nanos_ PREFIX_ROUTER_GUARDED_BY(mutex_) = INT64_MIN;  // the latest seen
 };
 

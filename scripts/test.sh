@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds and tests everything: release, address and undefined-behaviour sanitizers, thread
-# sanitizer, the Python package, fuzz targets, lock annotations, headers on their own, format, README,
-# reference. A part that fails does not stop the rest. The last line is "N passed, N failed", and the
-# exit code is 1 if anything failed.
+# sanitizer, the Python package, fuzz targets, lock annotations, headers on their own, format, file
+# sizes, README, reference. A part that fails does not stop the rest. The last line is "N passed, N
+# failed", and the exit code is 1 if anything failed.
 #
 # Usage: scripts/test.sh
 set -u
@@ -134,6 +134,13 @@ check_format() {
   sources include lib capi python examples tests benchmarks | xargs clang-format --dry-run -Werror
 }
 
+# No source file is over 800 lines.
+check_file_sizes() {
+  find . \( -path ./build -o -path ./.git \) -prune -o -type f -regextype posix-extended \
+    -regex '.*\.(h|cc|c|map|py|pyi|sh|cmake|go|rs|lua|toml|json|txt|md)' -print0 |
+    xargs -0 awk 'FNR == 801 { print FILENAME " has more than 800 lines"; long = 1 } END { exit long }'
+}
+
 # The examples of the README are the programs that the tests run.
 check_readme() {
   local language=$1 program=$2
@@ -187,6 +194,7 @@ if clang-format --version | grep -q 'version 14\.'; then
 else
   echo "skipped format: it is that of clang-format 14"
 fi
+check "file sizes" check_file_sizes
 check "README example in C++" check_readme cpp tests/readme_example.cc
 check "README example in C" check_readme c tests/readme_example.c
 check "code of the C guide" scripts/check_docs.py docs/c_api.md c tests/capi/c_api_doc.c

@@ -21,6 +21,7 @@
 #ifndef PREFIXROUTER_POLICY_H_
 #define PREFIXROUTER_POLICY_H_
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -30,6 +31,13 @@
 #include "prefixrouter/instance.h"
 
 namespace prefixrouter {
+
+// How much dearer work is where so many requests share the instance, and where so many of them wait
+// for their first token: 1 on an idle one. Part of the cost of prefix_cost; docs/policy.md says
+// why.
+inline float Crowding(float requests, float waiting) {
+  return std::sqrt(1 + 0.3f * requests + 2 * waiting);
+}
 
 // The state of the fleet for one request. All arrays have `size` elements, one for each slot; a
 // slot whose `eligible` is 0 (removed, not ready or not allowed) is never chosen and its cost is
@@ -59,6 +67,8 @@ struct PolicyInput {
   // Of them, those that wait for their first token: leases, plus the queue that the engine reports
   // beyond them.
   const float* waiting = nullptr;
+  // Crowding(requests, waiting). Kept because a root takes longer than all else in a cost.
+  const float* crowding = nullptr;
   // Tokens of prompts and outputs in flight (leases).
   const float* kv_tokens = nullptr;
   // Reported share of KV memory in use, faded by age; 0 when not known. any_report: some instance's

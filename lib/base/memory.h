@@ -59,6 +59,14 @@ class Garbage {
   void* memory_[kCapacity];
 };
 
+// Asks for one cache line, which will be written.
+inline void PrefetchLine(const void* memory) {
+#if defined(__GNUC__)
+  __builtin_prefetch(memory, 1);
+  asm volatile("");  // as below
+#endif
+}
+
 // Asks for the cache lines of `size` bytes, which will be written.
 inline void Prefetch(const void* memory, size_t size) {
   constexpr uintptr_t kLine = 64;

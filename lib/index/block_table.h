@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "lib/index/run.h"
+#include "prefixrouter/span.h"
 
 namespace prefixrouter {
 
@@ -34,7 +35,7 @@ class BlockTable {
 
   Location& operator[](BlockNumber number) { return *Find(number); }
   const Location& operator[](BlockNumber number) const { return *Find(number); }
-  void PrefetchLocation(BlockNumber number) const { Prefetch(Find(number), sizeof(Location)); }
+  void PrefetchLocation(BlockNumber number) const { PrefetchLine(Find(number)); }
 
   // Asks for what the next `count` calls of Add will most likely write: what was released together.
   void PrefetchFree(size_t count) const {
@@ -55,10 +56,44 @@ class BlockTable {
     ++size_;
     return number;
   }
-  void Release(BlockNumber number) {
-    *Find(number) = {nullptr, free_, 0};
-    free_ = number;
-    if (--size_ == 0) FreeAll();
+  // Numbers for blocks of one run that have none, the first of them at `depth`, each confirmed by
+  // one slot.
+  void AddAll(Run* run, uint32_t depth, Span<BlockNumber> numbers) {
+    BlockNumber* number = numbers.begin();
+    BlockNumber free = free_;
+    Location* location = free == 0 ? nullptr : Find(free);
+    for (; number != numbers.end() && free != 0; ++number, ++depth) {
+      *number = free;
+      free = location->depth;
+      *location = {run, depth, 1};
+      // They ascend, mostly. Finding the next one does not wait for reading which one it is then.
+      if (free == *number + 1 && free % kPageSize != 0) {
+        ++location;
+      } else {
+        location = Find(free);
+      }
+    }
+    free_ = free;
+    size_ += static_cast<size_t>(number - numbers.begin());
+    for (; number != numbers.end(); ++number, ++depth) *number = Add({run, depth, 1});
+  }
+  // One slot less has confirmed these blocks. Those that none has any more lose their number, from
+  // the last one on, so that the next ones to be added will ascend; returns how many.
+  uint32_t ReleaseAll(Span<BlockNumber> numbers) {
+    BlockNumber free = free_;
+    uint32_t released = 0;
+    for (BlockNumber* number = numbers.end(); number-- != numbers.begin();) {
+      Location& location = *Find(*number);
+      if (--location.slots != 0) continue;
+      location = {nullptr, free, 0};
+      free = *number;
+      *number = 0;
+      ++released;
+    }
+    free_ = free;
+    size_ -= released;
+    if (size_ == 0) FreeAll();
+    return released;
   }
 
   // The most that adding `count` numbers adds to the memory.

@@ -187,6 +187,19 @@ double PrefixIndex::Credit(const Path& path, uint32_t slot,
   return credit;
 }
 
+void PrefixIndex::PrefetchRunParts(BlockNumber number) const {
+  const BlockTable::Location& at = blocks_[number];
+  const Run* const run = at.run;
+  const uint32_t position = at.depth - run->start;
+  Prefetch(&run->keys[position], sizeof(uint64_t));
+  Prefetch(&run->numbers[position], sizeof(BlockNumber));
+  if (run->holders.count() == 1) {
+    Prefetch(run->holders.first(0), sizeof(Segment));
+  } else {
+    Prefetch(run->holders.slots(), sizeof(uint32_t));
+  }
+}
+
 // ---- Segments ----------------------------------------------------------------------------------
 
 void PrefixIndex::Confirm(Run* run, uint32_t slot_number, uint32_t begin, uint32_t end,
@@ -301,24 +314,21 @@ void PrefixIndex::TakeNumbers(Run* run, uint32_t begin, uint32_t end) {
     std::fill_n(run->numbers.data(), run->length, BlockNumber{0});
   }
   BlockNumber* const numbers = run->numbers.data();
-  for (uint32_t i = begin; i < end; ++i) {
+  for (uint32_t i = begin; i < end;) {
     if (numbers[i] != 0) {
-      ++blocks_[numbers[i]].slots;
+      ++blocks_[numbers[i++]].slots;
       continue;
     }
-    numbers[i] = blocks_.Add({run, run->start + i, 1});
-    ++run->numbered;
+    uint32_t last = i + 1;
+    while (last < end && numbers[last] == 0) ++last;
+    blocks_.AddAll(run, run->start + i, {numbers + i, last - i});
+    run->numbered += last - i;
+    i = last;
   }
 }
 
 void PrefixIndex::ReleaseNumbers(Run* run, uint32_t begin, uint32_t end) {
-  BlockNumber* const numbers = run->numbers.data();
-  for (uint32_t i = end; i-- > begin;) {  // the next ones to be taken will ascend
-    if (--blocks_[numbers[i]].slots != 0) continue;
-    blocks_.Release(numbers[i]);
-    numbers[i] = 0;
-    --run->numbered;
-  }
+  run->numbered -= blocks_.ReleaseAll({run->numbers.data() + begin, end - begin});
   if (run->numbered != 0) return;
   run->numbers.Resize(meter_, run->length, 0);
   run->numbers = NumberArray();

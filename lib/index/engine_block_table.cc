@@ -1,6 +1,7 @@
 #include "lib/index/engine_block_table.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 
@@ -9,20 +10,21 @@ namespace prefixrouter {
 EngineBlockTable::EngineBlockTable(MemoryMeter* meter, size_t expected_blocks) : meter_(meter) {
   constexpr size_t kShardBlocks = 1024;
   constexpr size_t kMostShards = 4096;
-  const size_t shards = std::clamp<size_t>(expected_blocks / kShardBlocks, 1, kMostShards);
-  shard_bits_ = static_cast<int>(std::bit_width(shards)) - 1;
-  shards_ = static_cast<Shard*>(meter_->Allocate(sizeof(Shard) << shard_bits_));
-  std::uninitialized_fill_n(shards_, size_t{1} << shard_bits_, Shard());
+  shard_count_ = std::bit_floor(std::clamp<size_t>(expected_blocks / kShardBlocks, 1, kMostShards));
+  shards_ = static_cast<Shard*>(meter_->Allocate(ShardBytes()));
+  std::uninitialized_fill_n(shards_, shard_count_, Shard());
+  coming_ = reinterpret_cast<uint32_t*>(shards_ + shard_count_);
+  std::uninitialized_fill_n(coming_, shard_count_, 0u);
 }
 
 EngineBlockTable::~EngineBlockTable() {
   Clear();
-  meter_->Free(shards_, sizeof(Shard) << shard_bits_);
+  meter_->Free(shards_, ShardBytes());
 }
 
 size_t EngineBlockTable::bytes() const {
-  size_t bytes = AllocationBytes(sizeof(Shard) << shard_bits_);
-  for (size_t i = 0; i >> shard_bits_ == 0; ++i) {
+  size_t bytes = AllocationBytes(ShardBytes());
+  for (size_t i = 0; i < shard_count_; ++i) {
     bytes += AllocationBytes(ChunkBytes(shards_[i].chunk_count));
   }
   return bytes + page_count_ * AllocationBytes(kPageEntries * sizeof(EngineBlock)) +
@@ -49,55 +51,63 @@ uint32_t EngineBlockTable::TakeEntry() {
   return next_++;
 }
 
-EngineBlock* EngineBlockTable::Add(const EngineBlock& block) {
-  if (Find(block.id) != nullptr) return nullptr;
+inline EngineBlock* EngineBlockTable::AddOne(const EngineBlock& block) {
   const uint64_t hash = Hash(block.id);
-  Shard& shard = shards_[ShardOf(hash)];
-  const uint32_t entry = TakeEntry();
-  *Entry(entry) = block;
-  const uint32_t chunks = GrownChunks(shard.size + 1, shard.chunk_count);
-  if (chunks != shard.chunk_count) Rebuild(shard, chunks);
-  Place(shard, hash, entry);
+  Shard& shard = ShardOf(hash);
+  Chunk* home = nullptr;
+  if (shard.chunk_count != 0) {
+    const Place place = Search(shard, Home(hash, shard.chunk_count), TagOf(hash), block.id);
+    if (place.block != nullptr) return nullptr;
+    home = place.home;
+  }
+  if (shard.size >= shard.chunk_count * kFullChunk) {
+    Rebuild(shard, GrownChunks(shard.size + 1, shard.chunk_count));
+    home = nullptr;
+  }
+  const uint32_t number = TakeEntry();
+  EngineBlock* const entry = Entry(number);
+  *entry = block;
+  const uint32_t empty = home == nullptr ? 0 : home->Matches(0);
+  if (empty != 0) {
+    PutInto(*home, empty, hash, number);
+  } else {
+    Put(shard, hash, number);
+  }
   ++shard.size;
   ++size_;
-  return Entry(entry);
+  return entry;
 }
 
-void EngineBlockTable::Remove(EngineBlock* block) {
-  const uint64_t hash = Hash(block->id);
-  Shard& shard = shards_[ShardOf(hash)];
-  const uint8_t tag = TagOf(hash);
-  for (uint32_t i = Home(hash, shard.chunk_count);; i = Next(shard, i)) {
-    Chunk& chunk = shard.chunks[i];
-    uint32_t matches = chunk.Matches(tag);
-    while (matches != 0 && Entry(chunk.entries[std::countr_zero(matches)]) != block) {
-      matches &= matches - 1;
-    }
-    if (matches == 0) {
-      --chunk.overflows;
-      continue;
-    }
-    const int place = std::countr_zero(matches);
-    chunk.tags[place] = 0;
-    block->number = free_;
-    free_ = chunk.entries[place];
-    break;
+EngineBlock* EngineBlockTable::Add(const EngineBlock& block) { return AddOne(block); }
+
+void EngineBlockTable::AddAll(Span<const uint64_t> ids, EngineBlock block,
+                              std::vector<EngineBlock*>* added) {
+  added->reserve(added->size() + ids.size());
+  for (uint64_t id : ids) {
+    block.id = id;
+    EngineBlock* const entry = AddOne(block);
+    if (entry == nullptr) return;
+    added->push_back(entry);
   }
-  --shard.size;
-  --size_;
-  if (size_ == 0) {
-    Clear();
-  } else if (uint64_t{shard.size} * 5 < uint64_t{shard.chunk_count} * kChunkPlaces * 2) {
-    const uint32_t chunks = GrownChunks(shard.size, 0);
-    if (chunks < shard.chunk_count) Rebuild(shard, chunks);
+}
+
+void EngineBlockTable::LeaveChunks(const Place& place) {
+  Chunk* const end = place.shard->chunks + place.shard->chunk_count;
+  for (Chunk* chunk = place.home; chunk != place.chunk;) {
+    --chunk->overflows;
+    if (++chunk == end) chunk = place.shard->chunks;
   }
+}
+
+void EngineBlockTable::Shrink(Shard& shard) {
+  if (size_ == 0) return Clear();
+  const uint32_t chunks = GrownChunks(shard.size, 0);
+  if (chunks < shard.chunk_count) Rebuild(shard, chunks);
 }
 
 void EngineBlockTable::Clear() {
-  for (size_t i = 0; i >> shard_bits_ == 0; ++i) {
-    if (shards_[i].memory != nullptr) {
-      meter_->Free(shards_[i].memory, ChunkBytes(shards_[i].chunk_count));
-    }
+  for (size_t i = 0; i < shard_count_; ++i) {
+    FreeChunks(meter_, shards_[i]);
     shards_[i] = Shard();
   }
   for (size_t i = 0; i < page_count_; ++i) {
@@ -108,11 +118,12 @@ void EngineBlockTable::Clear() {
   page_count_ = size_ = 0;
   free_ = kNone;
   next_ = 0;
+  most_chunks_ = 0;
 }
 
 // ---- Chunks ------------------------------------------------------------------------------------
 
-void EngineBlockTable::Place(Shard& shard, uint64_t hash, uint32_t entry) const {
+void EngineBlockTable::Put(const Shard& shard, uint64_t hash, uint32_t entry) {
   for (uint32_t i = Home(hash, shard.chunk_count);; i = Next(shard, i)) {
     Chunk& chunk = shard.chunks[i];
     const uint32_t empty = chunk.Matches(0);
@@ -120,30 +131,37 @@ void EngineBlockTable::Place(Shard& shard, uint64_t hash, uint32_t entry) const 
       ++chunk.overflows;
       continue;
     }
-    const int place = std::countr_zero(empty);
-    chunk.tags[place] = TagOf(hash);
-    chunk.entries[place] = entry;
+    PutInto(chunk, empty, hash, entry);
     return;
   }
 }
 
+void EngineBlockTable::FreeChunks(MemoryMeter* meter, const Shard& shard) {
+  if (shard.chunk_count == 0) return;
+  void* memory;
+  std::memcpy(&memory, reinterpret_cast<char*>(shard.chunks) - sizeof(memory), sizeof(memory));
+  meter->Free(memory, ChunkBytes(shard.chunk_count));
+}
+
 void EngineBlockTable::Rebuild(Shard& shard, uint32_t chunk_count) {
   const Shard old = shard;
-  shard.chunks = nullptr;
-  shard.memory = nullptr;
+  Chunk* chunks = nullptr;
   if (chunk_count != 0) {
-    shard.memory = meter_->Allocate(ChunkBytes(chunk_count));
-    void* aligned = shard.memory;
-    size_t space = ChunkBytes(chunk_count);
-    std::align(alignof(Chunk), chunk_count * sizeof(Chunk), aligned, space);
+    void* const memory = meter_->Allocate(ChunkBytes(chunk_count));
+    static_assert(sizeof(memory) <= alignof(std::max_align_t));
+    char* const behind = static_cast<char*>(memory) + sizeof(memory);
+    char* const aligned = behind + (0 - reinterpret_cast<uintptr_t>(behind)) % alignof(Chunk);
+    std::memcpy(aligned - sizeof(memory), &memory, sizeof(memory));
     std::memset(aligned, 0, chunk_count * sizeof(Chunk));
-    shard.chunks = static_cast<Chunk*>(aligned);
+    chunks = reinterpret_cast<Chunk*>(aligned);
   }
+  shard.chunks = chunks;
   shard.chunk_count = chunk_count;
+  most_chunks_ = std::max(most_chunks_, chunk_count);
   for (uint32_t i = 0; i < old.chunk_count; ++i) {  // they are all over the pages
     for (uint32_t place = 0; place < kChunkPlaces; ++place) {
       if (old.chunks[i].tags[place] != 0) {
-        Prefetch(Entry(old.chunks[i].entries[place]), sizeof(EngineBlock));
+        PrefetchLine(Entry(old.chunks[i].entries[place]));
       }
     }
   }
@@ -151,36 +169,46 @@ void EngineBlockTable::Rebuild(Shard& shard, uint32_t chunk_count) {
     for (uint32_t place = 0; place < kChunkPlaces; ++place) {
       if (old.chunks[i].tags[place] == 0) continue;
       const uint32_t entry = old.chunks[i].entries[place];
-      Place(shard, Hash(Entry(entry)->id), entry);
+      Put(shard, Hash(Entry(entry)->id), entry);
     }
   }
-  if (old.memory != nullptr) meter_->Free(old.memory, ChunkBytes(old.chunk_count));
+  FreeChunks(meter_, old);
+}
+
+size_t EngineBlockTable::PageGrowthBytes(size_t added) const {
+  const size_t entries = size_ + added;
+  if (entries <= page_count_ * kPageEntries) return 0;
+  const size_t pages = (entries + kPageEntries - 1) / kPageEntries;
+  return (pages - page_count_) * AllocationBytes(kPageEntries * sizeof(EngineBlock)) +
+         AllocationBytes(DirectoryBytes(pages)) - AllocationBytes(DirectoryBytes(page_count_));
 }
 
 size_t EngineBlockTable::GrowthBytes(Span<const uint64_t> ids) {
-  size_t bytes = 0;
-  const size_t entries = size_ + ids.size();
-  if (entries > page_count_ * kPageEntries) {
-    const size_t pages = (entries + kPageEntries - 1) / kPageEntries;
-    bytes = (pages - page_count_) * AllocationBytes(kPageEntries * sizeof(EngineBlock)) +
-            AllocationBytes(DirectoryBytes(pages)) - AllocationBytes(DirectoryBytes(page_count_));
-  }
+  size_t bytes = PageGrowthBytes(ids.size());
   bool grows = false;
   for (uint64_t id : ids) {
-    Shard& shard = shards_[ShardOf(Hash(id))];
-    ++shard.coming;
-    grows = grows || shard.size + shard.coming > shard.chunk_count * kFullChunk;
+    const size_t i = ShardIndex(Hash(id));
+    ++coming_[i];
+    grows = grows || shards_[i].size + coming_[i] > shards_[i].chunk_count * kFullChunk;
   }
   for (uint64_t id : ids) {
-    Shard& shard = shards_[ShardOf(Hash(id))];
-    if (grows && shard.coming != 0) {
-      const uint32_t chunks = GrownChunks(shard.size + shard.coming, shard.chunk_count);
+    const size_t i = ShardIndex(Hash(id));
+    if (grows && coming_[i] != 0) {
+      const Shard& shard = shards_[i];
+      const uint32_t chunks = GrownChunks(shard.size + coming_[i], shard.chunk_count);
       // While it grows, both are there.
       if (chunks != shard.chunk_count) bytes += AllocationBytes(ChunkBytes(chunks));
     }
-    shard.coming = 0;
+    coming_[i] = 0;
   }
   return bytes;
+}
+
+size_t EngineBlockTable::GrowthBound(size_t count) const {
+  // A shard that grows has at most as many entries as fill its chunks, and those that are added.
+  const size_t most = most_chunks_ + count / kFullChunk + 1;
+  return PageGrowthBytes(count) +
+         std::min(count, shard_count_) * AllocationBytes((most * 5 / 4 + 3) * sizeof(Chunk));
 }
 
 }  // namespace prefixrouter

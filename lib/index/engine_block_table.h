@@ -24,6 +24,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -44,7 +45,22 @@ struct EngineBlock {
 static_assert(sizeof(EngineBlock) == 16);
 
 class EngineBlockTable {
+  struct Chunk;
+  struct Shard;
+
  public:
+  // Where the table has an entry. Valid until the table changes.
+  struct Place {
+    EngineBlock* block = nullptr;  // null when the id is not there
+
+   private:
+    friend class EngineBlockTable;
+    Shard* shard = nullptr;
+    Chunk* home = nullptr;
+    Chunk* chunk = nullptr;
+    uint32_t index = 0;
+  };
+
   // expected_blocks decides on the number of shards.
   EngineBlockTable(MemoryMeter* meter, size_t expected_blocks);
   ~EngineBlockTable();
@@ -55,26 +71,33 @@ class EngineBlockTable {
   size_t bytes() const;
 
   // Null when the id is not there. Valid until it is removed.
-  EngineBlock* Find(uint64_t id) const {
+  EngineBlock* Find(uint64_t id) const { return FindPlace(id).block; }
+  Place FindPlace(uint64_t id) const {
     const uint64_t hash = Hash(id);
-    const Shard& shard = shards_[ShardOf(hash)];
-    if (shard.size == 0) return nullptr;
-    const uint8_t tag = TagOf(hash);
-    for (uint32_t i = Home(hash, shard.chunk_count);; i = Next(shard, i)) {
-      const Chunk& chunk = shard.chunks[i];
-      for (uint32_t matches = chunk.Matches(tag); matches != 0; matches &= matches - 1) {
-        EngineBlock* const entry = Entry(chunk.entries[std::countr_zero(matches)]);
-        if (entry->id == id) return entry;
-      }
-      if (chunk.overflows == 0) return nullptr;
-    }
+    Shard& shard = ShardOf(hash);
+    if (shard.chunk_count == 0) return {};
+    return Search(shard, Home(hash, shard.chunk_count), TagOf(hash), id);
   }
   // Asks for what Find of this id reads first.
   void PrefetchPlace(uint64_t id) const {
     const uint64_t hash = Hash(id);
-    const Shard& shard = shards_[ShardOf(hash)];
+    const Shard& shard = ShardOf(hash);
+    if (shard.chunk_count != 0) PrefetchLine(&shard.chunks[Home(hash, shard.chunk_count)]);
+  }
+  // Asks for what Find reads behind that place: the entry, and the next place if there may be more.
+  // With `adding`, for what Add reads: the next place also if the first one is full.
+  void PrefetchEntry(uint64_t id, bool adding) const {
+    const uint64_t hash = Hash(id);
+    const Shard& shard = ShardOf(hash);
     if (shard.chunk_count == 0) return;
-    Prefetch(&shard.chunks[Home(hash, shard.chunk_count)], sizeof(Chunk));
+    const uint32_t i = Home(hash, shard.chunk_count);
+    const Chunk& chunk = shard.chunks[i];
+    for (uint32_t matches = chunk.Matches(TagOf(hash)); matches != 0; matches &= matches - 1) {
+      PrefetchLine(Entry(chunk.entries[std::countr_zero(matches)]));
+    }
+    if (chunk.overflows != 0 || (adding && chunk.Matches(0) == 0)) {
+      PrefetchLine(&shard.chunks[Next(shard, i)]);
+    }
   }
   // Asks for the entries that the next `count` additions will most likely take: what was removed
   // together.
@@ -85,12 +108,27 @@ class EngineBlockTable {
   }
   // Null when the id is there already.
   EngineBlock* Add(const EngineBlock& block);
-  // REQUIRES: `block` is in the table.
-  void Remove(EngineBlock* block);
+  // Adds blocks like `block` with these ids, up to one whose id is there already, and appends their
+  // entries to `added`.
+  void AddAll(Span<const uint64_t> ids, EngineBlock block, std::vector<EngineBlock*>* added);
+  // REQUIRES: it is in the table.
+  void Remove(EngineBlock* block) { Remove(FindPlace(block->id)); }
+  void Remove(const Place& place) {
+    if (place.chunk != place.home) LeaveChunks(place);
+    place.chunk->tags[place.index] = 0;
+    place.block->number = free_;
+    free_ = place.chunk->entries[place.index];
+    --size_;
+    Shard& shard = *place.shard;
+    if (uint64_t{--shard.size} * 5 < uint64_t{shard.chunk_count} * kChunkPlaces * 2) Shrink(shard);
+  }
   void Clear();
 
   // What adding blocks of these ids takes.
   size_t GrowthBytes(Span<const uint64_t> ids);
+  // What adding that many blocks takes at most, whatever their ids. Much more than GrowthBytes, and
+  // much quicker.
+  size_t GrowthBound(size_t count) const;
 
  private:
   static constexpr uint32_t kChunkPlaces = 12;
@@ -103,10 +141,13 @@ class EngineBlockTable {
     uint32_t entries[kChunkPlaces];
 
     // The places with this tag, by bit.
-    uint32_t Matches(uint8_t tag) const {
+    uint32_t Matches(uint32_t tag) const {
 #if defined(__SSE2__)
       const __m128i all = _mm_load_si128(reinterpret_cast<const __m128i*>(tags));
-      const __m128i equal = _mm_cmpeq_epi8(all, _mm_set1_epi8(static_cast<char>(tag)));
+      // Not by _mm_set1_epi8, which GCC may do by storing a byte and loading four: that waits until
+      // the byte is in the cache.
+      const __m128i wanted = _mm_set1_epi32(static_cast<int>(tag * 0x01010101u));
+      const __m128i equal = _mm_cmpeq_epi8(all, wanted);
       return static_cast<uint32_t>(_mm_movemask_epi8(equal)) & ((1u << kChunkPlaces) - 1);
 #else
       uint32_t matches = 0;
@@ -117,22 +158,23 @@ class EngineBlockTable {
   };
   static_assert(sizeof(Chunk) == 64);
 
+  // The allocation that the chunks lie in is noted in front of the first one.
   struct Shard {
     Chunk* chunks = nullptr;
-    void* memory = nullptr;  // that they lie in
     uint32_t chunk_count = 0;
     uint32_t size = 0;
-    uint32_t coming = 0;  // for GrowthBytes; else 0
   };
 
   static uint64_t Hash(uint64_t id) { return (id ^ id >> 32) * 0x9E3779B97F4A7C15u; }
-  static uint8_t TagOf(uint64_t hash) {
-    const uint8_t tag = static_cast<uint8_t>(hash >> 16);
+  static uint32_t TagOf(uint64_t hash) {
+    const uint32_t tag = hash >> 16 & 0xff;
     return tag == 0 ? 1 : tag;
   }
-  size_t ShardOf(uint64_t hash) const { return hash >> 1 >> (63 - shard_bits_); }
-  uint32_t Home(uint64_t hash, uint32_t chunk_count) const {
-    return static_cast<uint32_t>(((hash << shard_bits_) >> 32) * chunk_count >> 32);
+  // The upper half of the hash says in which shard a block is, and the lower half in which chunk.
+  size_t ShardIndex(uint64_t hash) const { return (hash >> 32) * shard_count_ >> 32; }
+  Shard& ShardOf(uint64_t hash) const { return shards_[ShardIndex(hash)]; }
+  static uint32_t Home(uint64_t hash, uint32_t chunk_count) {
+    return static_cast<uint32_t>((hash & UINT32_MAX) * chunk_count >> 32);
   }
   static uint32_t Next(const Shard& shard, uint32_t i) {
     return i + 1 == shard.chunk_count ? 0 : i + 1;
@@ -142,20 +184,37 @@ class EngineBlockTable {
     while (uint64_t{size} > uint64_t{chunks} * kFullChunk) chunks += (chunks + 3) / 4 + !chunks;
     return chunks;
   }
+  // Looks for an id in a shard that is not empty, from its home on.
+  Place Search(Shard& shard, uint32_t i, uint32_t tag, uint64_t id) const;
   static size_t ChunkBytes(uint32_t count) { return count == 0 ? 0 : (count + 1) * sizeof(Chunk); }
+  size_t ShardBytes() const { return (sizeof(Shard) + sizeof(uint32_t)) * shard_count_; }
+  size_t PageGrowthBytes(size_t added) const;
   EngineBlock* Entry(uint32_t number) const {
     return &pages_[number / kPageEntries][number % kPageEntries];
   }
   static size_t DirectoryBytes(size_t pages) {
     return ArrayCapacity(static_cast<uint32_t>(pages)) * sizeof(EngineBlock*);
   }
-  void Place(Shard& shard, uint64_t hash, uint32_t entry) const;
+  static void PutInto(Chunk& chunk, uint32_t empty, uint64_t hash, uint32_t entry) {
+    const int place = std::countr_zero(empty);
+    chunk.tags[place] = static_cast<uint8_t>(TagOf(hash));
+    chunk.entries[place] = entry;
+  }
+  static void Put(const Shard& shard, uint64_t hash, uint32_t entry);
+  // Counts one less behind the chunks before the place's.
+  static void LeaveChunks(const Place& place);
+  // After a removal.
+  void Shrink(Shard& shard);
   void Rebuild(Shard& shard, uint32_t chunk_count);
+  static void FreeChunks(MemoryMeter* meter, const Shard& shard);
   uint32_t TakeEntry();
+  EngineBlock* AddOne(const EngineBlock& block);
 
   MemoryMeter* const meter_;
-  int shard_bits_ = 0;
+  size_t shard_count_ = 1;  // a power of two
   Shard* shards_ = nullptr;
+  uint32_t* coming_ = nullptr;  // by shard, for GrowthBytes: 0 in between
+  uint32_t most_chunks_ = 0;    // that a shard has had since the table was empty
   size_t size_ = 0;
   EngineBlock** pages_ = nullptr;
   size_t page_count_ = 0;
@@ -163,6 +222,26 @@ class EngineBlockTable {
   uint32_t next_ = 0;      // never used yet
   static constexpr uint32_t kNone = UINT32_MAX;
 };
+
+inline EngineBlockTable::Place EngineBlockTable::Search(Shard& shard, uint32_t i, uint32_t tag,
+                                                        uint64_t id) const {
+  Place place;
+  place.shard = &shard;
+  place.home = &shard.chunks[i];
+  for (;; i = Next(shard, i)) {
+    Chunk& chunk = shard.chunks[i];
+    for (uint32_t matches = chunk.Matches(tag); matches != 0; matches &= matches - 1) {
+      const uint32_t index = static_cast<uint32_t>(std::countr_zero(matches));
+      EngineBlock* const entry = Entry(chunk.entries[index]);
+      if (entry->id != id) continue;
+      place.block = entry;
+      place.chunk = &chunk;
+      place.index = index;
+      return place;
+    }
+    if (chunk.overflows == 0) return place;
+  }
+}
 
 }  // namespace prefixrouter
 

@@ -47,12 +47,32 @@ size_t EngineBlocks::bytes() const {
 
 void EngineBlocks::PrefetchBlocks(const KvEvent& event) const {
   constexpr size_t kMost = 256;  // more would not stay in the cache until they are needed
-  const size_t blocks = std::min(event.block_ids.size(), kMost);
-  if (event.has_parent) table_.PrefetchPlace(event.parent_id);
-  for (uint64_t id : event.block_ids.subspan(0, blocks)) table_.PrefetchPlace(id);
-  if (event.kind != KvEventKind::kStored) return;
-  table_.PrefetchFree(blocks);
-  index_.PrefetchNumbers(blocks);
+  const Span<const uint64_t> ids =
+      event.block_ids.subspan(0, std::min(event.block_ids.size(), kMost));
+  const bool stored = event.kind == KvEventKind::kStored;
+  if (stored) {
+    table_.PrefetchFree(ids.size());
+    index_.PrefetchNumbers(ids.size());
+  }
+  // From one block the way goes on into the index. Each step needs what the one before has asked
+  // for, so others' places are asked for in between.
+  const bool leads = stored ? event.has_parent : !ids.empty();
+  const uint64_t leading_id = !leads ? 0 : stored ? event.parent_id : ids[0];
+  BlockNumber leading = 0;
+  if (leads) table_.PrefetchPlace(leading_id);
+  constexpr size_t kSteps = 5;
+  size_t i = 0;
+  for (size_t step = 1; step <= kSteps; ++step) {
+    for (; i < ids.size() * step / kSteps; ++i) table_.PrefetchPlace(ids[i]);
+    if (leads && step == 1) table_.PrefetchEntry(leading_id, false);
+    if (leads && step == 2) {
+      const EngineBlock* const block = table_.Find(leading_id);
+      if (block != nullptr && block->piece == 0) leading = block->number;
+      if (leading != 0) index_.PrefetchBlock(leading);
+    }
+    if (leading != 0 && step == 3) index_.PrefetchRun(leading);
+    if (leading != 0 && step == 4) index_.PrefetchRunParts(leading);
+  }
 }
 
 bool EngineBlocks::Apply(const KvEvent& event, int64_t now_nanos, KvEventCounts* counts) {
@@ -183,27 +203,24 @@ void EngineBlocks::StoreBlocks(const KvEvent& event, BlockNumber parent, uint64_
                        sizeof(uint32_t), {keys_.data(), keys_.size()});
   };
   size_t hashed_from = 0;
+  for (uint64_t id : ids) table_.PrefetchEntry(id, true);
   hash_from(0, key);
-  const size_t growth = table_.GrowthBytes(ids);
-  if (growth != 0 && !index_.MakeRoomForConfirmed(growth)) return no_room(ids.size());
+  index_.PrefetchChild(keys_[0]);
+  if (!index_.HasRoomForConfirmed(table_.GrowthBound(ids.size()))) {
+    const size_t growth = table_.GrowthBytes(ids);
+    if (growth != 0 && !index_.MakeRoomForConfirmed(growth)) return no_room(ids.size());
+  }
   const bool usual = event.group == usual_group_;
-  EngineBlock coming = {0, kComing, usual ? TierBit(tier) & 0xfu : 0u, 0, 0, covers & 0x3ffffffu};
+  const EngineBlock coming = {0, kComing, usual ? TierBit(tier) & 0xfu : 0u,
+                              0, 0,       covers & 0x3ffffffu};
   for (size_t i = 0; i < ids.size();) {
     // New blocks first get their entries, and then their places in the index.
     added_.clear();
-    added_.reserve(ids.size() - i);
     EngineBlock* known = nullptr;
     bool stored = false;
     try {
-      for (uint64_t id : ids.subspan(i)) {
-        coming.id = id;
-        EngineBlock* const block = table_.Add(coming);
-        if (block == nullptr) {
-          known = table_.Find(id);
-          break;
-        }
-        added_.push_back(block);
-      }
+      table_.AddAll(ids.subspan(i), coming, &added_);
+      if (added_.size() != ids.size() - i) known = table_.Find(ids[i + added_.size()]);
       numbers_.resize(added_.size() * covers);
       stored =
           !added_.empty() &&
@@ -357,8 +374,20 @@ void EngineBlocks::Remove(const KvEvent& event, int64_t now_nanos, KvEventCounts
   }
   const bool partial_group = event.group < 64 && (partial_groups_ >> event.group & 1) != 0;
   numbers_.clear();
+  numbers_.reserve(event.block_ids.size());
+  for (uint64_t id : event.block_ids) table_.PrefetchEntry(id, false);
+  size_t removed = 0;
   for (uint64_t id : event.block_ids) {
-    EngineBlock* const block = table_.Find(id);
+    const EngineBlockTable::Place place = table_.FindPlace(id);
+    EngineBlock* const block = place.block;
+    if (block != nullptr && block->covers == 1 && block->more + block->piece == 0 &&
+        block->tiers == TierBit(tier) && event.group == usual_group_) {  // most often
+      index_.PrefetchBlock(block->number);
+      numbers_.push_back(block->number);
+      table_.Remove(place);
+      ++removed;
+      continue;
+    }
     const uint32_t tiers_before = block == nullptr ? 0 : TiersOf(*block);
     if (block == nullptr || !TakeCopy(block, tier, event.group)) {
       ++(*counts)[partial_group ? KvEventOutcome::kNotCounted : KvEventOutcome::kAlreadyGone];
@@ -372,9 +401,9 @@ void EngineBlocks::Remove(const KvEvent& event, int64_t now_nanos, KvEventCounts
       continue;  // as long as pieces behind it are there, it stays in the table
     }
     AppendNumbers(*block);
-    if (tiers == 0) table_.Remove(block);
+    if (tiers == 0) table_.Remove(place);
   }
-  for (BlockNumber number : numbers_) index_.PrefetchBlock(number);
+  (*counts)[KvEventOutcome::kRemoved] += removed;
   index_.RemoveCopies(slot_, {numbers_.data(), numbers_.size()}, tier);
   EraseFreedPieces();
 }

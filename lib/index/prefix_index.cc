@@ -33,6 +33,14 @@ PREFIX_ROUTER_VECTOR void AddDense(const uint32_t* helds, uint32_t size, uint32_
   }
 }
 
+// The same when nothing has been matched before: `matched` may hold anything.
+PREFIX_ROUTER_VECTOR void SetDense(const uint32_t* helds, uint32_t size, uint32_t /*start*/,
+                                   uint32_t blocks, uint32_t* matched) {
+  for (uint32_t slot = 0; slot < size; ++slot) {
+    matched[slot] = helds[slot] < blocks ? helds[slot] : blocks;
+  }
+}
+
 // While it lives, what the meter's owner frees is collected.
 class CollectGarbage {
  public:
@@ -62,7 +70,7 @@ PrefixIndex::~PrefixIndex() {
 
 void PrefixIndex::Match(const PromptKeys& prompt, Path* path, bool hash_any) {
   path->steps.clear();
-  path->matched.assign(slots_.size(), 0u);
+  path->matched.resize(slots_.size());  // what is in it is of an earlier prompt
   uint32_t position = 0;
   uint64_t key = prompt.root_key();
   path->needs_block_keys = false;
@@ -71,12 +79,13 @@ void PrefixIndex::Match(const PromptKeys& prompt, Path* path, bool hash_any) {
     // A key that is found at another depth belongs to another prefix: keys that a caller made.
     if (run == nullptr || run->start != position) break;
     const uint32_t blocks = MatchRun(*run, prompt, hash_any, &path->needs_block_keys);
-    AddMatches(*run, blocks, path->matched.data());
+    AddMatches(*run, blocks, &path->matched);
     path->steps.push_back({run, blocks});
     position += blocks;
     key = run->keys[blocks - 1];
     if (blocks < run->length) break;
   }
+  if (position == 0) std::fill(path->matched.begin(), path->matched.end(), 0u);
   path->blocks = position;
   path->last_key = key;
 }
@@ -124,15 +133,19 @@ uint32_t PrefixIndex::MatchRun(const Run& run, const PromptKeys& prompt, bool ha
   return equal;
 }
 
-// Slots that hold all of the path up to the run gain what they hold of its first `blocks`.
-void PrefixIndex::AddMatches(const Run& run, uint32_t blocks, uint32_t* matched) {
+// Slots that hold all of the path up to the run gain what they hold of its first `blocks`. The
+// first run of a path overwrites what was there.
+void PrefixIndex::AddMatches(const Run& run, uint32_t blocks, LineVector<uint32_t>* matches) {
+  uint32_t* const matched = matches->data();
   const Holders& holders = run.holders;
   const uint32_t* const helds = holders.helds();
   const uint32_t start = run.start;
   if (holders.dense()) {
-    AddDense(helds, holders.limit(), start, blocks, matched);
+    (start == 0 ? SetDense : AddDense)(helds, holders.limit(), start, blocks, matched);
+    if (start == 0) std::fill(matches->begin() + holders.limit(), matches->end(), 0u);
     return;
   }
+  if (start == 0) std::fill(matches->begin(), matches->end(), 0u);
   const uint32_t* const slots = holders.slots();
   const uint32_t count = holders.count();
   for (uint32_t i = 0; i < count; ++i) {

@@ -56,6 +56,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
+#include "lib/base/vector.h"
 #include "lib/hash/prompt_keys.h"
 #include "lib/index/block_table.h"
 #include "lib/index/run.h"
@@ -80,7 +81,7 @@ struct Path {
   // The path ends at a long run without chunk keys: it may go on, but all block keys of the prompt
   // are needed to say so. Only when they are not there.
   bool needs_block_keys = false;
-  std::vector<uint32_t> matched;  // by slot: the leading blocks of the prompt that it holds
+  LineVector<uint32_t> matched;  // by slot: the leading blocks of the prompt that it holds
   // What Insert would free. To be freed by the caller, best when its lock is released.
   Garbage garbage;
 };
@@ -146,6 +147,8 @@ class PrefixIndex {
   // there are hashed here. With pin, the prefix is not evicted until Unpin. REQUIRES: the slot is
   // in use.
   InsertResult Insert(uint32_t slot, PromptKeys& prompt, Path* path, int64_t now_nanos, bool pin);
+  // Asks for what Insert of a known prompt will write: others have often just written it.
+  void PrefetchInsert(uint32_t slot, const Path& path) const;
   // Ends a pin; the prefix counts as used now.
   void Unpin(const PinnedPrefix& pinned, int64_t now_nanos);
 
@@ -182,7 +185,12 @@ class PrefixIndex {
   bool HeldByOne(BlockNumber number) const { return blocks_[number].slots == 1; }
   // The numbers of the blocks that end with `last`; 0 for those that no slot has stored.
   void NumbersUpTo(BlockNumber last, Span<BlockNumber> numbers) const;
+  // Ask for what Store behind a block and RemoveCopies of it read, each for what it finds by means
+  // of the one before. REQUIRES: the block is confirmed; not so for the first and the last.
   void PrefetchBlock(BlockNumber number) const { blocks_.PrefetchLocation(number); }
+  void PrefetchRun(BlockNumber number) const { Prefetch(blocks_[number].run, sizeof(Run)); }
+  void PrefetchRunParts(BlockNumber number) const;
+  void PrefetchChild(uint64_t first_key) const { table_.PrefetchBucket(first_key); }
   // Before a Store of `count` blocks.
   void PrefetchNumbers(size_t count) const { blocks_.PrefetchFree(count); }
 
@@ -203,6 +211,10 @@ class PrefixIndex {
   // room for as much more: false when there is none.
   MemoryMeter* meter() { return &meter_; }
   bool MakeRoomForConfirmed(size_t bytes) { return MakeBytes(bytes + budget_bytes_ / kReserve); }
+  // Whether there is that room already.
+  bool HasRoomForConfirmed(size_t bytes) const {
+    return meter_.bytes() + bytes + budget_bytes_ / kReserve <= budget_bytes_;
+  }
 
   // ---- Sizes ----------------------------------------------------------------------------------
 
@@ -242,7 +254,7 @@ class PrefixIndex {
   // Structure: prefix_index.cc.
   uint32_t MatchRun(const Run& run, const PromptKeys& prompt, bool hash_any,
                     bool* needs_block_keys) const;
-  static void AddMatches(const Run& run, uint32_t blocks, uint32_t* matched);
+  static void AddMatches(const Run& run, uint32_t blocks, LineVector<uint32_t>* matches);
   Run* NewRun(Run* parent, uint32_t start, uint64_t first_key);
   // Makes blocks [0, at) of the run a run of their own, which is returned; `run` keeps the rest.
   Run* Split(Run* run, uint32_t at);

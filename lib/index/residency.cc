@@ -79,6 +79,19 @@ void PrefixIndex::Link(Segment* segment) {
   }
 }
 
+// The neighbours in the list of the slot, which a segment leaves to become the newest.
+void PrefixIndex::PrefetchInsert(uint32_t slot, const Path& path) const {
+  Prefetch(&slots_[slot].unpinned, sizeof(SegmentList));
+  Prefetch(slots_[slot].unpinned.newest(), sizeof(Segment));
+  if (path.steps.empty()) return;
+  const Holders& holders = path.steps.back().run->holders;
+  const uint32_t i = holders.Find(slot);
+  if (i == Holders::kNone) return;
+  const Segment* const segment = holders.first(i);
+  Prefetch(segment->previous, sizeof(Segment));
+  Prefetch(segment->next, sizeof(Segment));
+}
+
 void PrefixIndex::Unlink(Segment* segment) { ListOf(segment).Remove(segment); }
 
 void PrefixIndex::Use(Segment* segment, uint32_t pin, int64_t now_nanos) {

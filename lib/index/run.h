@@ -173,6 +173,7 @@ class Holders {
 struct Run {
   uint64_t first_key;  // keys[0], here so that a look-up reads one cache line
   Run* hash_next;      // in the chain of its hash bucket
+  Run** hash_link;     // what points at it there: the bucket, or the hash_next of another
   Run* parent;         // null for a run at depth 0
   uint32_t start;      // depth of its first block
   uint32_t length;     // blocks, >= 1

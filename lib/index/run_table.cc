@@ -38,16 +38,11 @@ size_t RunTable::InsertBytesBound() const {
 void RunTable::Insert(Run* run) {
   ++size_;
   while (bucket_count_ < size_ * kBucketsARun) Grow();
-  Run** bucket = Bucket(Index(run->first_key));
-  run->hash_next = *bucket;
-  *bucket = run;
+  Link(Bucket(Index(run->first_key)), run);
 }
 
 void RunTable::Erase(Run* run) {
-  Run** link = Bucket(Index(run->first_key));
-  while (*link != run) link = &(*link)->hash_next;
-  *link = run->hash_next;
-  run->hash_next = nullptr;
+  Unlink(run);
   --size_;
   const size_t needed = size_ * kBucketsARun;
   const size_t pages = (needed + kPageBuckets - 1) / kPageBuckets;
@@ -61,17 +56,12 @@ void RunTable::Grow() {
   if (added > level_mask_ * 2 + 1) level_mask_ = level_mask_ * 2 + 1;
   ++bucket_count_;
   // Its runs are those of its lower half that hash to it now.
-  Run** from = Bucket(added & level_mask_);
-  Run** to = Bucket(added);
-  while (*from != nullptr) {
-    Run* run = *from;
-    if (Index(run->first_key) == added) {
-      *from = run->hash_next;
-      run->hash_next = *to;
-      *to = run;
-    } else {
-      from = &run->hash_next;
-    }
+  Run** const to = Bucket(added);
+  for (Run *run = *Bucket(added & level_mask_), *next; run != nullptr; run = next) {
+    next = run->hash_next;
+    if (Index(run->first_key) != added) continue;
+    Unlink(run);
+    Link(to, run);
   }
 }
 
@@ -85,6 +75,7 @@ void RunTable::Shrink() {
     Run** end = Bucket(removed & level_mask_);
     while (*end != nullptr) end = &(*end)->hash_next;
     *end = chain;
+    chain->hash_link = end;
   }
   if (bucket_count_ == level_mask_ + 1 && level_mask_ + 1 > kPageBuckets) level_mask_ /= 2;
   if (bucket_count_ % kPageBuckets == 0) ResizeDirectory(bucket_count_ / kPageBuckets);

@@ -8,8 +8,9 @@
 //
 // Layout: there are two buckets for each run, in pages, of which there are just as many as that
 // needs: each further run in a bucket is a cache miss for who looks for the one behind it. The runs
-// of a bucket are linked through Run::hash_next. With 2^l <= buckets < 2^(l+1), a key belongs to
-// bucket h mod 2^(l+1) if there is one, else to h mod 2^l.
+// of a bucket are linked both ways, so that Erase does not look for its run behind others, whose
+// memory nothing has touched for long. With 2^l <= buckets < 2^(l+1), a key belongs to bucket
+// h mod 2^(l+1) if there is one, else to h mod 2^l.
 #ifndef PREFIXROUTER_LIB_INDEX_RUN_TABLE_H_
 #define PREFIXROUTER_LIB_INDEX_RUN_TABLE_H_
 
@@ -67,6 +68,17 @@ class RunTable {
     return index < bucket_count_ ? index : index & level_mask_;
   }
   Run** Bucket(size_t index) const { return &pages_[index / kPageBuckets][index % kPageBuckets]; }
+  // Takes `run` in where `link` points, or out.
+  static void Link(Run** link, Run* run) {
+    run->hash_next = *link;
+    run->hash_link = link;
+    if (run->hash_next != nullptr) run->hash_next->hash_link = &run->hash_next;
+    *link = run;
+  }
+  static void Unlink(Run* run) {
+    *run->hash_link = run->hash_next;
+    if (run->hash_next != nullptr) run->hash_next->hash_link = run->hash_link;
+  }
   // Adds or removes the last bucket, and moves the runs that belong to it.
   void Grow();
   void Shrink();

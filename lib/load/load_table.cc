@@ -35,11 +35,12 @@ void LoadTable::Add(InstanceId id, const InstanceOptions& options) {
     ids_.resize(size);
     eligible_.resize(size);
     penalty_.resize(size, INFINITY);
-    for (std::vector<float>* array :
+    for (LineVector<float>* array :
          {&pending_, &lease_pending_, &fluid_, &external_pending_, &external_requests_, &requests_,
           &waiting_, &kv_tokens_, &kv_usage_, &displacement_}) {
       array->resize(size, 0);
     }
+    crowding_.resize(size, 1);
     tokens_per_s_.resize(size, 1);
     seconds_per_token_.resize(size, 1);
     weight_.resize(size, 1);
@@ -60,13 +61,14 @@ void LoadTable::Remove(InstanceId id) {
   external_waiting_ -= instances_[slot].faded_waiting;
   instances_[slot] = Instance();
   fluid_total_ -= fluid_[slot];
-  for (std::vector<float>* array :
+  for (LineVector<float>* array :
        {&pending_, &lease_pending_, &fluid_, &external_pending_, &external_requests_, &requests_,
         &waiting_, &kv_tokens_, &kv_usage_}) {
     (*array)[slot] = 0;
   }
   if (displacement_[slot] != 0) --displaced_count_;
   displacement_[slot] = 0;
+  crowding_[slot] = 1;
   ids_[slot] = InstanceId();
   --live_count_;
   UpdateState(slot);
@@ -189,13 +191,9 @@ void LoadTable::AddFluid(InstanceId id, uint64_t uncached_tokens) {
   UpdatePending(id.slot());
 }
 
-void LoadTable::CountRequest(const Decision& decision) {
-  Instance& instance = instances_[decision.instance.slot()];
-  ++instance.requests_by_rule[static_cast<int>(decision.rule)];
-  instance.prompt_tokens += decision.prompt_tokens;
-  instance.cached_tokens += decision.cached_tokens;
+void LoadTable::CountUncached(uint64_t tokens) {
   // At least 1: where everything is cached it would become subnormal, which is slow.
-  const double uncached = std::max(static_cast<double>(decision.uncached_tokens()), 1.0);
+  const double uncached = std::max(static_cast<double>(tokens), 1.0);
   mean_uncached_tokens_ = kMeanDecay * mean_uncached_tokens_ + (1 - kMeanDecay) * uncached;
 }
 
@@ -204,6 +202,7 @@ void LoadTable::UpdateRequests(uint32_t slot) {
   requests_[slot] = static_cast<float>(instance.requests_in_flight) + external_requests_[slot];
   waiting_[slot] =
       static_cast<float>(static_cast<double>(instance.requests_waiting) + instance.faded_waiting);
+  crowding_[slot] = Crowding(requests_[slot], waiting_[slot]);
   kv_tokens_[slot] = static_cast<float>(instance.kv_tokens);
 }
 
@@ -308,6 +307,7 @@ void LoadTable::FillInput(PolicyInput* in) const {
   in->seconds_per_token = seconds_per_token_.data();
   in->requests = requests_.data();
   in->waiting = waiting_.data();
+  in->crowding = crowding_.data();
   in->kv_tokens = kv_tokens_.data();
   in->kv_usage = kv_usage_.data();
   in->any_report = any_report_;
@@ -342,12 +342,6 @@ InstanceStats LoadTable::Stats(uint32_t slot, int64_t now_nanos) const {
     stats.reported_waiting_requests = instance.report.waiting_requests;
     stats.reported_kv_usage = instance.report.kv_usage;
   }
-  for (int rule = 0; rule < kRuleCount; ++rule) {
-    stats.requests_by_rule[rule] = instance.requests_by_rule[rule];
-    stats.requests += instance.requests_by_rule[rule];
-  }
-  stats.prompt_tokens = instance.prompt_tokens;
-  stats.cached_tokens = instance.cached_tokens;
   return stats;
 }
 

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/base/vector.h"
 #include "lib/load/calibration.h"
 #include "lib/load/lease_table.h"
 #include "prefixrouter/decision.h"
@@ -61,8 +62,8 @@ class LoadTable {
   // What storing on the instance pushes out, as PolicyInput::displacement has it.
   void SetDisplacement(InstanceId id, float displacement);
   void AddFluid(InstanceId id, uint64_t uncached_tokens);
-  // Statistics of a routed request.
-  void CountRequest(const Decision& decision);
+  // A request with so many uncached tokens has been routed.
+  void CountUncached(uint64_t tokens);
 
   // ---- For decisions --------------------------------------------------------------------------
 
@@ -86,7 +87,7 @@ class LoadTable {
   const std::string& name(InstanceId id) const { return instances_[id.slot()].options.name; }
   const InstanceOptions& options(InstanceId id) const { return instances_[id.slot()].options; }
   uint32_t rank(InstanceId id) const { return instances_[id.slot()].options.rank; }
-  // All but the blocks held.
+  // All but the blocks held and the requests counted.
   InstanceStats Stats(uint32_t slot, int64_t now_nanos) const;
 
  private:
@@ -106,9 +107,6 @@ class LoadTable {
     int64_t report_nanos = 0;  // when the figures were true
     SpeedFactor speed;
     CapacityScale capacity;
-    uint64_t requests_by_rule[kRuleCount] = {};
-    uint64_t prompt_tokens = 0;
-    uint64_t cached_tokens = 0;
   };
 
   void UpdateState(uint32_t slot);
@@ -128,32 +126,34 @@ class LoadTable {
   std::vector<Instance> instances_;  // by slot, like all arrays
   std::vector<InstanceId> ids_;
   std::vector<uint8_t> eligible_;
-  std::vector<float> penalty_;
-  std::vector<float> pending_;  // lease_pending + fluid + external
-  std::vector<float> lease_pending_;
-  std::vector<float> fluid_;
-  std::vector<float> external_pending_;
-  std::vector<float> external_requests_;  // faded
-  std::vector<float> tokens_per_s_;
-  std::vector<float> seconds_per_token_;
-  std::vector<float> requests_;
-  std::vector<float> waiting_;
-  std::vector<float> kv_tokens_;
-  std::vector<float> kv_usage_;
-  std::vector<float> weight_;
-  std::vector<float> displacement_;
+  LineVector<float> penalty_;
+  LineVector<float> pending_;  // lease_pending + fluid + external
+  LineVector<float> lease_pending_;
+  LineVector<float> fluid_;
+  LineVector<float> external_pending_;
+  LineVector<float> external_requests_;  // faded
+  LineVector<float> tokens_per_s_;
+  LineVector<float> seconds_per_token_;
+  LineVector<float> requests_;
+  LineVector<float> waiting_;
+  LineVector<float> crowding_;
+  LineVector<float> kv_tokens_;
+  LineVector<float> kv_usage_;
+  LineVector<float> weight_;
+  LineVector<float> displacement_;
 
   TtftModel model_;
   double slope_in_use_ = 1;  // the model's when it had last moved enough
   uint32_t live_count_ = 0;
   uint32_t ready_count_ = 0;
-  int64_t requests_waiting_ = 0;  // leases of all instances before their first token
-  double external_waiting_ = 0;   // faded, of all instances
-  double fluid_total_ = 0;
-  double mean_uncached_tokens_;   // of recent requests
+  bool any_report_ = false;       // one that still counts
   uint32_t displaced_count_ = 0;  // instances whose displacement is not 0
+  // Every decision reads these and writes some, so they share a cache line.
+  alignas(64) int64_t requests_waiting_ = 0;  // leases of all instances before their first token
+  double external_waiting_ = 0;               // faded, of all instances
+  double fluid_total_ = 0;
+  double mean_uncached_tokens_;  // of recent requests
   int64_t fluid_nanos_ = INT64_MIN;
-  bool any_report_ = false;  // one that still counts
   int64_t next_fade_nanos_ = INT64_MIN;
   int64_t next_state_end_nanos_ = INT64_MAX;
   int64_t next_factor_fade_nanos_ = INT64_MIN;

@@ -17,15 +17,16 @@ struct Choice {
   Rule rule = Rule::kLowestCost;
 };
 
-// Adds the penalties (0, or +infinity for slots that may not be chosen) to the costs, and takes NaN
-// for +infinity. The lowest wins. Near-ties, as the policy defines them, go to the fewest requests
-// in flight, then to the least pending work, then to chance. When all costs are infinite, the
-// choice is made among the slots without a penalty as if their costs were equal. O(slots), in
-// vector passes. REQUIRES: at least one penalty is 0; cost and scratch have in.size elements.
+// Adds the penalties (0, or +infinity for slots that may not be chosen; null: all 0) to the costs,
+// and takes NaN for +infinity. The lowest wins. Near-ties, as the policy defines them, go to the
+// fewest requests in flight, then to the least pending work, then to chance. When all costs are
+// infinite, the choice is made among the slots without a penalty as if their costs were equal.
+// O(slots), in vector passes. REQUIRES: at least one penalty is 0, if there are any; cost and
+// scratch have in.size elements.
 Choice ChooseLowest(const Policy& policy, const PolicyInput& in, const float* penalty, float* cost,
                     float* scratch);
 
-// The most blocks of the prompt that any slot without a penalty holds.
+// The most blocks of the prompt that any slot without a penalty holds; null: none has one.
 uint32_t MostCachedBlocks(const PolicyInput& in, const float* penalty);
 
 }  // namespace prefixrouter

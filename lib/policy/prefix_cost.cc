@@ -4,7 +4,7 @@
 //
 //   work = overhead + pending + w * (1 + displacement) * uncached + v * avoidable +
 //          kRequestTokens * requests + pressure
-//   cost = work * sqrt(1 + kInFlight * requests + kWaiting * waiting) / (rate * weight)
+//   cost = work * Crowding(requests, waiting) / (rate * weight)
 //
 // in seconds, where
 //   overhead   what a first token takes beside prefill, learned
@@ -32,7 +32,6 @@
 //
 // docs/policy.md has the evidence.
 #include <algorithm>
-#include <cmath>
 
 #include "lib/base/vector.h"
 #include "lib/policy/builtin.h"
@@ -45,18 +44,11 @@ constexpr float kMissWeightPerWaiting = 0.5f;
 constexpr float kMissWeightGrowth = 2.5f;
 constexpr float kAvoidableWeightMax = 7.5f;
 constexpr float kRequestTokens = 16;
-constexpr float kInFlight = 0.3f;
-constexpr float kWaiting = 2;
 constexpr float kPressureStart = 0.9f;
 constexpr float kPressureFactor = 2 / (1 - kPressureStart);
 // A saving of two blocks, 128 tokens at most (about 10 ms), is no reason to prefer an instance.
 constexpr float kTieBlocks = 2;
 constexpr float kTieTokensMax = 128;
-
-// What shares the instance makes work there dearer.
-inline float Crowd(float requests, float waiting) {
-  return std::sqrt(1 + kInFlight * requests + kWaiting * waiting);
-}
 
 // What an uncached token weighs: any, and in addition one that another candidate holds.
 struct Weights {
@@ -93,7 +85,7 @@ PREFIX_ROUTER_VECTOR void ScoreWork(const PolicyInput& in, Weights weights, floa
   const uint32_t* const cached_blocks = in.cached_blocks;
   const float* const pending_tokens = in.pending_tokens;
   const float* const requests = in.requests;
-  const float* const waiting = in.waiting;
+  const float* const crowding = in.crowding;
   const float* const seconds_per_token = in.seconds_per_token;
   const float tokens_per_block = in.tokens_per_block;
   const float prompt_tokens = in.prompt_tokens;
@@ -108,7 +100,7 @@ PREFIX_ROUTER_VECTOR void ScoreWork(const PolicyInput& in, Weights weights, floa
     const float uncached = missing > 0 ? missing : 0;
     const float work =
         constant + pending_tokens[i] + weight * uncached + kRequestTokens * requests[i];
-    cost[i] = work * Crowd(requests[i], waiting[i]) * seconds_per_token[i];
+    cost[i] = work * crowding[i] * seconds_per_token[i];
   }
 }
 
@@ -117,8 +109,7 @@ PREFIX_ROUTER_VECTOR void AddDisplaced(const PolicyInput& in, Weights weights, f
   const size_t size = in.size;
   const uint32_t* const cached_blocks = in.cached_blocks;
   const float* const displacement = in.displacement;
-  const float* const requests = in.requests;
-  const float* const waiting = in.waiting;
+  const float* const crowding = in.crowding;
   const float* const seconds_per_token = in.seconds_per_token;
   const float tokens_per_block = in.tokens_per_block;
   const float prompt_tokens = in.prompt_tokens;
@@ -128,15 +119,14 @@ PREFIX_ROUTER_VECTOR void AddDisplaced(const PolicyInput& in, Weights weights, f
         static_cast<float>(static_cast<int32_t>(cached_blocks[i])) * tokens_per_block;
     const float missing = prompt_tokens - cached;
     const float uncached = missing > 0 ? missing : 0;
-    cost[i] += weights.miss * displacement[i] * uncached * Crowd(requests[i], waiting[i]) *
-               seconds_per_token[i];
+    cost[i] += weights.miss * displacement[i] * uncached * crowding[i] * seconds_per_token[i];
   }
 }
 
 float Pressure(const PolicyInput& in, size_t i, float miss_weight) {
   const float above = std::max(in.kv_usage[i] - kPressureStart, 0.0f);
-  return above * kPressureFactor * miss_weight * in.prompt_tokens *
-         Crowd(in.requests[i], in.waiting[i]) * in.seconds_per_token[i];
+  return above * kPressureFactor * miss_weight * in.prompt_tokens * in.crowding[i] *
+         in.seconds_per_token[i];
 }
 
 class PrefixCost final : public Policy {

@@ -7,14 +7,14 @@ import gzip
 import sys
 from typing import Any
 
-from prefixrouter import _core
 from prefixrouter._arguments import one_of, whole
 from prefixrouter._cli_common import Failed, add_command, add_requests, write
+from prefixrouter._core import simulation
 from prefixrouter._progress import interruptible
 
 
 def add_parser(commands: Any) -> None:
-    generators = _core.generators()
+    generators = simulation.generators()
     kinds = "\n".join(f"  {name:15} {what}" for name, what in generators.items())
     parser = add_command(
         commands,
@@ -50,7 +50,7 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     trace = interruptible(
-        lambda: _core.generate_trace(
+        lambda: simulation.generate_trace(
             arguments.workload, requests=arguments.requests, seed=arguments.seed
         )
     )

@@ -8,8 +8,8 @@ import sys
 import textwrap
 from typing import Any
 
-from prefixrouter import _core
 from prefixrouter._cli_common import add_command
+from prefixrouter._core import simulation
 
 _FIELDS = ("name", "kind", "rule", "source")
 
@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    policies = _core.policies()
+    policies = simulation.policies()
     if arguments.json:
         entries = [{field: getattr(policy, field) for field in _FIELDS} for policy in policies]
         sys.stdout.write(json.dumps(entries, indent=2) + "\n")

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from prefixrouter import _core, _simulator
+from prefixrouter import _simulator
 from prefixrouter._arguments import fleet_event, listed, number, one_of, whole
 from prefixrouter._cli_common import (
     Failed,
@@ -19,6 +19,7 @@ from prefixrouter._cli_common import (
     check_writable,
     write,
 )
+from prefixrouter._core import simulation
 from prefixrouter._progress import ProgressBar, interruptible
 from prefixrouter._replay import Comparison, PolicyFigures, as_json, compare, table
 
@@ -61,7 +62,7 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add(
         "--workload",
-        type=one_of(list(_core.generators())),
+        type=one_of(list(simulation.generators())),
         metavar="NAME",
         help="without a TRACE: what to generate, see 'prefixrouter generate --help' (agents)",
     )
@@ -165,7 +166,7 @@ def _add_fleet(group: argparse._ArgumentGroup) -> None:
 
 def _add_routers(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    names = [policy.name for policy in _core.policies()]
+    names = [policy.name for policy in simulation.policies()]
     add(
         "--policy",
         type=listed(one_of([*names, "all"])),
@@ -328,7 +329,7 @@ def _replay(path: str | None, arguments: argparse.Namespace) -> Comparison:
         scale = _find_scale(first, {**shared, "seed": arguments.seed}, arguments)
         scale_text = f" ({arguments.level})"
 
-    names = [policy.name for policy in _core.policies()]
+    names = [policy.name for policy in simulation.policies()]
     if "all" not in arguments.policy:
         names = list(dict.fromkeys(arguments.policy))
     span_s = first.span_s / scale
@@ -368,7 +369,7 @@ def _replay(path: str | None, arguments: argparse.Namespace) -> Comparison:
 
 
 def _find_scale(
-    workload: _core.Workload, shared: dict[str, Any], arguments: argparse.Namespace
+    workload: simulation.Workload, shared: dict[str, Any], arguments: argparse.Namespace
 ) -> float:
     """The arrival scale of ``--level``."""
     with ProgressBar("finding the load", None, shown=not arguments.quiet) as bar:
@@ -385,19 +386,21 @@ def _find_scale(
     return float(getattr(levels, f"{arguments.level}_scale"))
 
 
-def _workloads(path: str | None, arguments: argparse.Namespace) -> Callable[[int], _core.Workload]:
+def _workloads(
+    path: str | None, arguments: argparse.Namespace
+) -> Callable[[int], simulation.Workload]:
     """The workload of a seed, of which the last one made is kept."""
     trace = None if path is None else _read(path, arguments)
-    kept: dict[int, _core.Workload] = {}
+    kept: dict[int, simulation.Workload] = {}
 
-    def make(seed: int) -> _core.Workload:
+    def make(seed: int) -> simulation.Workload:
         source = trace
         if source is None:
             generator = arguments.workload or "agents"
-            source = _core.generate_trace(generator, requests=arguments.requests, seed=seed)
-        return _core.Workload(source, block_size=arguments.block_size, seed=seed)
+            source = simulation.generate_trace(generator, requests=arguments.requests, seed=seed)
+        return simulation.Workload(source, block_size=arguments.block_size, seed=seed)
 
-    def workload(seed: int) -> _core.Workload:
+    def workload(seed: int) -> simulation.Workload:
         if seed not in kept:
             made = interruptible(lambda: make(seed))
             kept.clear()
@@ -407,10 +410,10 @@ def _workloads(path: str | None, arguments: argparse.Namespace) -> Callable[[int
     return workload
 
 
-def _read(path: str, arguments: argparse.Namespace) -> _core.Trace:
+def _read(path: str, arguments: argparse.Namespace) -> simulation.Trace:
     try:
         trace = interruptible(
-            lambda: _core.read_trace(
+            lambda: simulation.read_trace(
                 path,
                 block_tokens=arguments.trace_block,
                 strict=arguments.strict,

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from prefixrouter._core import Outcome, SimulationResult, SimulationSummary, Workload
+from prefixrouter._core.simulation import Outcome, SimulationResult, SimulationSummary, Workload
 from prefixrouter._progress import ProgressBar
 from prefixrouter._simulator import simulate
 from prefixrouter._table import aligned

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Union
 
-from prefixrouter import _core
+from prefixrouter._core import PolicyInput, simulation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +93,7 @@ class EngineOptions:
             decode_requests (int): Requests that get one more token.
             decode_context (float): Sum over these of the tokens that each attends to.
         """
-        return _core._step_seconds(
+        return simulation._step_seconds(
             self, prefill_tokens, prefill_pairs, decode_requests, decode_context
         )
 
@@ -133,8 +133,8 @@ class FleetEvent:
 
 
 _Progress = Callable[[int, int], object]
-_Rule = Callable[[_core.PolicyInput], Any]
-_Source = Union[_core.Workload, _core.Trace]
+_Rule = Callable[[PolicyInput], Any]
+_Source = Union[simulation.Workload, simulation.Trace]
 
 
 def engine_presets() -> dict[str, EngineOptions]:
@@ -144,7 +144,7 @@ def engine_presets() -> dict[str, EngineOptions]:
         dict[str, EngineOptions]: By name. docs/simulator.md has where their numbers come from.
     """
     presets = {}
-    for name, fields in _core._engine_presets().items():
+    for name, fields in simulation._engine_presets().items():
         linear, roofline = LinearCost(**fields["linear"]), RooflineCost(**fields["roofline"])
         presets[name] = EngineOptions(**{**fields, "linear": linear, "roofline": roofline})
     return presets
@@ -173,7 +173,7 @@ def simulate(
     seed: int = 1,
     router_options: Mapping[str, Any] | None = None,
     progress: _Progress | None = None,
-) -> _core.SimulationResult:
+) -> simulation.SimulationResult:
     """Sends a workload through a simulated fleet behind real routers, in virtual time.
 
     A function of its arguments: equal ones give equal results, in any number of threads at once.
@@ -222,7 +222,7 @@ def simulate(
         ValueError: A value out of its range, an unknown policy or engine, or an event that makes
             no sense (a restart of what did not fail).
     """
-    return _core._simulate(
+    return simulation._simulate(
         _ready(workload),
         {
             "policy": policy,
@@ -249,7 +249,7 @@ def simulate(
     )
 
 
-def find_load_levels(workload: _Source, **arguments: Any) -> _core.LoadLevels:
+def find_load_levels(workload: _Source, **arguments: Any) -> simulation.LoadLevels:
     """Finds the loads at which policies are compared, by about 15 simulations.
 
     Args:
@@ -263,13 +263,13 @@ def find_load_levels(workload: _Source, **arguments: Any) -> _core.LoadLevels:
     Raises:
         TypeError, ValueError: As ``simulate``.
     """
-    return _core._find_load_levels(
+    return simulation._find_load_levels(
         _ready(workload), {"engine": "llama-70b-8xh100", "progress": None, **arguments}
     )
 
 
-def _ready(source: _Source) -> _core.Workload:
-    return _core.Workload(source) if isinstance(source, _core.Trace) else source
+def _ready(source: _Source) -> simulation.Workload:
+    return simulation.Workload(source) if isinstance(source, simulation.Trace) else source
 
 
 for _member in (

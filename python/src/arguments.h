@@ -45,6 +45,21 @@ std::string_view ToText(py::handle value, const std::string& name);
 // Which of the names it is, by its place among them.
 int ToChoice(py::handle value, const std::string& name, Span<const char* const> names);
 
+// use(item, name) for the items of an iterable that is no text; name() is "name[0]" and so on.
+template <typename Use>
+void ForEachItem(py::handle value, const char* name, const char* wanted, Use&& use) {
+  if (PyUnicode_Check(value.ptr()) || PyBytes_Check(value.ptr()) ||
+      !py::isinstance<py::iterable>(value)) {
+    throw py::type_error(std::string(name) + " must be " + wanted + ", got " +
+                         ShownWithType(value));
+  }
+  size_t i = 0;
+  for (py::handle item : py::iter(value)) {
+    use(item, [name, i] { return std::string(name) + "[" + std::to_string(i) + "]"; });
+    ++i;
+  }
+}
+
 // The other way round: what the library says is not known, as None.
 template <typename T>
 py::object NoneIfNegative(T value) {

@@ -128,21 +128,27 @@ PyKvEventDecoder& ToDecoder(py::handle decoder, std::unique_ptr<PyKvEventDecoder
 
 }  // namespace
 
+py::bytes ToBytes(py::handle value, const std::string& wanted) {
+  if (PyByteArray_Check(value.ptr()) || PyMemoryView_Check(value.ptr())) {
+    const py::object copy = py::reinterpret_steal<py::object>(PyBytes_FromObject(value.ptr()));
+    if (!copy) throw py::error_already_set();
+    return copy;
+  }
+  if (!PyBytes_Check(value.ptr())) {
+    throw py::type_error(wanted + "bytes, a bytearray or a memoryview, got " +
+                         ShownWithType(value));
+  }
+  return py::reinterpret_borrow<py::bytes>(value);
+}
+
 Payload::Payload(py::handle value, const char* wanted, bool text_too) {
   if (text_too && PyUnicode_Check(value.ptr())) {
     bytes_ = ToText(value, "payload");
     return;
   }
-  py::handle bytes = value;
-  if (PyByteArray_Check(value.ptr()) || PyMemoryView_Check(value.ptr())) {
-    copy_ = py::reinterpret_steal<py::object>(PyBytes_FromObject(value.ptr()));
-    if (!copy_) throw py::error_already_set();
-    bytes = copy_;
-  } else if (!PyBytes_Check(value.ptr())) {
-    throw py::type_error(std::string(wanted) + "bytes, a bytearray or a memoryview, got " +
-                         ShownWithType(value));
-  }
-  bytes_ = {PyBytes_AS_STRING(bytes.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(bytes.ptr()))};
+  const py::bytes bytes = ToBytes(value, wanted);
+  held_ = bytes;
+  bytes_ = bytes;
 }
 
 // Always without the GIL: batches of one router are applied one after the other.

@@ -97,21 +97,6 @@ struct PyKvEventBatch : MadeByInit {
   const KvEventBatch& batch() const { return store->batch(); }
 };
 
-// The items of an iterable that is no text.
-template <typename Use>
-void ForEachItem(py::handle value, const char* name, const char* wanted, Use&& use) {
-  if (PyUnicode_Check(value.ptr()) || PyBytes_Check(value.ptr()) ||
-      !py::isinstance<py::iterable>(value)) {
-    throw py::type_error(std::string(name) + " must be " + wanted + ", got " +
-                         ShownWithType(value));
-  }
-  size_t i = 0;
-  for (py::handle item : py::iter(value)) {
-    use(item, [name, i] { return std::string(name) + "[" + std::to_string(i) + "]"; });
-    ++i;
-  }
-}
-
 std::vector<uint64_t> ToBlockIds(py::handle value) {
   std::vector<uint64_t> ids;
   ForEachItem(value, "block_ids", "a list of ints",

@@ -49,18 +49,21 @@ py::object MakeKvEventBatch(std::shared_ptr<const KvEventStore> store);
 // Null: `value` is no KvEventBatch.
 std::shared_ptr<const KvEventStore> ToKvEventStore(py::handle value);
 
+// A bytes as it is, the bytes of a bytearray or memoryview copied. TypeError: it is something else;
+// `wanted` begins the message: "payload must be ".
+py::bytes ToBytes(py::handle value, const std::string& wanted);
+
 // The bytes of a message while it is read. Those of a bytes or str are borrowed from it, others are
 // copied: what Python code may change meanwhile is not read without the GIL.
 class Payload {
  public:
-  // TypeError: it is neither bytes, bytearray nor memoryview, nor a str where `text_too`. `wanted`
-  // begins the message: "payload must be ".
+  // TypeError: it is neither bytes, bytearray nor memoryview, nor a str where `text_too`.
   Payload(py::handle value, const char* wanted, bool text_too);
 
   std::string_view bytes() const { return bytes_; }
 
  private:
-  py::object copy_;
+  py::object held_;
   std::string_view bytes_;
 };
 

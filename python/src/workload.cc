@@ -154,8 +154,9 @@ PyTrace Generate(py::handle generator, py::handle requests, py::handle seed) {
   return {std::make_shared<const Trace>(Take(std::move(trace))), {}};
 }
 
-PyWorkload Create(const PyTrace& trace, py::handle block_size, py::handle spread_ticks,
-                  py::handle session_window_s, py::handle speed, py::handle seed) {
+std::unique_ptr<PyWorkload> Create(const PyTrace& trace, py::handle block_size,
+                                   py::handle spread_ticks, py::handle session_window_s,
+                                   py::handle speed, py::handle seed) {
   WorkloadOptions options;
   options.block_size = ToInteger<uint32_t>(block_size, "block_size");
   options.arrivals.spread_ticks = ToBool(spread_ticks, "spread_ticks");
@@ -165,7 +166,7 @@ PyWorkload Create(const PyTrace& trace, py::handle block_size, py::handle spread
   options.arrivals.speed = ToDouble(speed, "speed");
   options.arrivals.seed = ToUint64(seed, "seed");
   auto workload = WithoutGil(true, [&] { return Workload::Create(*trace.trace, options); });
-  return {Take(std::move(workload))};
+  return MakeContent<PyWorkload>(Take(std::move(workload)));
 }
 
 void BindTrace(py::module_& module) {

@@ -5,14 +5,18 @@
 #include <pybind11/pybind11.h>
 
 #include <memory>
+#include <utility>
 
+#include "made_by_init.h"
 #include "prefixrouter/workload.h"
 
 namespace prefixrouter::python {
 
 namespace py = pybind11;
 
-struct PyWorkload {
+struct PyWorkload : MadeByInit {
+  explicit PyWorkload(std::shared_ptr<const Workload> made) : workload(std::move(made)) {}
+
   std::shared_ptr<const Workload> workload;
 };
 

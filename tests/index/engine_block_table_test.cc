@@ -76,14 +76,52 @@ TEST_CASE("the table of engine blocks takes 22 to 27 bytes a block") {
 TEST_CASE("growth that was announced for many ids at once is enough for them") {
   std::mt19937_64 random(3);
   MemoryMeter meter;
-  EngineBlockTable table(&meter, 8192);
+  EngineBlockTable table(&meter, GENERATE(1, 8192, 1'000'000));
   for (int round = 0; round < 200; ++round) {
     std::vector<uint64_t> ids(1 + random() % 500);
     for (uint64_t& id : ids) id = random();
     const size_t bound = table.bytes() + table.GrowthBytes({ids.data(), ids.size()});
-    for (uint64_t id : ids) REQUIRE(table.Add(Block(id, 1)) != nullptr);
-    REQUIRE(table.bytes() <= bound);
+    const size_t quick_bound = table.bytes() + table.GrowthBound(ids.size());
+    REQUIRE(quick_bound >= bound);
+    for (uint64_t id : ids) {
+      REQUIRE(table.Add(Block(id, 1)) != nullptr);
+      REQUIRE(table.bytes() <= bound);
+    }
   }
+}
+
+TEST_CASE("blocks that are added together stop before the first whose id is known") {
+  std::mt19937_64 random(4);
+  MemoryMeter meter;
+  EngineBlockTable table(&meter, 8192);
+  std::map<uint64_t, uint32_t> expected;
+  std::vector<EngineBlock*> added;
+  for (uint32_t round = 1; round <= 3000; ++round) {
+    std::vector<uint64_t> ids(random() % 64);
+    for (uint64_t& id : ids) id = random() % 10000 * 0x100000001;
+    size_t unknown = 0;  // ids before the first that is there, or that is repeated
+    while (unknown < ids.size() && expected.emplace(ids[unknown], round).second) ++unknown;
+    added.clear();
+    table.AddAll({ids.data(), ids.size()}, Block(0, round), &added);
+    REQUIRE(added.size() == unknown);
+    for (size_t i = 0; i < unknown; ++i) {
+      REQUIRE(added[i] == table.Find(ids[i]));
+      REQUIRE(added[i]->id == ids[i]);
+      REQUIRE(added[i]->number == round);
+    }
+    while (expected.size() > 5000) {  // by place, from wherever it is
+      const auto gone = expected.lower_bound(random() % 10000 * 0x100000001);
+      if (gone == expected.end()) continue;
+      const EngineBlockTable::Place place = table.FindPlace(gone->first);
+      REQUIRE(place.block != nullptr);
+      REQUIRE(place.block->number == gone->second);
+      table.Remove(place);
+      REQUIRE(table.Find(gone->first) == nullptr);
+      expected.erase(gone);
+    }
+    REQUIRE(table.size() == expected.size());
+  }
+  for (const auto& [id, number] : expected) REQUIRE(table.Find(id)->number == number);
 }
 
 }  // namespace prefixrouter

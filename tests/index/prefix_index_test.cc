@@ -192,6 +192,37 @@ TEST_CASE("pins end when an instance begins to confirm what it holds") {
   REQUIRE(Match(index, 0, Chain(100, 5)) == 5);
 }
 
+TEST_CASE("a path that is used again keeps no match of an earlier prompt") {
+  constexpr uint32_t kHolders = 90, kLate = 20;  // a dense run, and slots that came after it
+  PrefixIndex index(size_t{1} << 24);
+  const Keys shared = Chain(uint64_t{1} << 32, 300);
+  for (uint32_t slot = 0; slot < kHolders; ++slot) {
+    index.AddSlot(slot, 1000);
+    Insert(index, slot, Keys(shared.begin(), shared.begin() + 1 + slot * 3));
+  }
+  for (uint32_t slot = kHolders; slot < kHolders + kLate; ++slot) index.AddSlot(slot, 1000);
+  const Keys own = Chain(uint64_t{2} << 32, 500);  // of one late slot
+  Insert(index, kHolders + 1, own);
+  const Keys unknown = Chain(uint64_t{3} << 32, 10);
+
+  Path path;
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 200; ++round) {
+    const uint64_t which = random() % 3;
+    const Keys& all = which == 0 ? shared : which == 1 ? own : unknown;
+    const Keys keys(all.begin(), all.begin() + 1 + static_cast<int64_t>(random() % all.size()));
+    index.Match(PromptKeys{Span<const uint64_t>(keys)}, &path);
+    REQUIRE(path.matched.size() == kHolders + kLate);
+    for (uint32_t slot = 0; slot < kHolders + kLate; ++slot) {
+      uint32_t held = 0;
+      if (which == 0 && slot < kHolders) held = 1 + slot * 3;
+      if (which == 1 && slot == kHolders + 1) held = 500;
+      CAPTURE(round, which, keys.size(), slot);
+      REQUIRE(path.matched[slot] == std::min<size_t>(held, keys.size()));
+    }
+  }
+}
+
 TEST_CASE("keys that a caller made, and that stand at two depths, do not confuse the index") {
   PrefixIndex index(1 << 20);
   index.AddSlot(0, 100);

@@ -127,6 +127,35 @@ TEST_CASE("a report below the router's own counts takes nothing away") {
   REQUIRE(Input(table).pending_tokens[0] == 100);
 }
 
+TEST_CASE("crowding is that of the requests that policies see") {
+  LoadTable table = MakeTable();
+  const auto require = [&](float requests, float waiting) {
+    const PolicyInput in = Input(table);
+    REQUIRE(in.requests[0] == requests);
+    REQUIRE(in.waiting[0] == waiting);
+    REQUIRE(in.crowding[0] == Crowding(requests, waiting));
+    REQUIRE(in.crowding[1] == 1);
+  };
+  require(0, 0);
+  LeaseRecord lease = MakeLease(500, 200);
+  table.Reserve(&lease);
+  require(1, 1);
+  EngineLoad load;
+  load.running_requests = 4;
+  load.waiting_requests = 3;
+  table.Report(kFirst, load, 0);
+  require(7, 3);
+  table.FirstToken(lease, kSecond);
+  lease.first_token = true;
+  require(7, 2);
+  table.Remove(kFirst);
+  require(0, 0);
+  InstanceOptions options;
+  options.name = "c";
+  table.Add(InstanceId::Make(0, 2), options);
+  require(0, 0);
+}
+
 TEST_CASE("a state ends by itself, at its time and not before") {
   LoadTable table = MakeTable();
   table.SetState(kFirst, InstanceState::kDown, 5 * kSecond);

@@ -44,6 +44,7 @@ class IndexInspector {
       if (run->length == 0) wrong << "empty run; ";
       if (run->first_key != run->keys[0]) wrong << "first key; ";
       if (index.table_.Find(run->first_key) != run) wrong << "run not found by its first key; ";
+      if (*run->hash_link != run) wrong << "hash link; ";
       if (run->parent != nullptr && !known.count(run->parent)) wrong << "parent not in table; ";
       if (run->start != (run->parent == nullptr ? 0 : run->parent->end())) wrong << "start; ";
       const auto child = children.find(run);

@@ -1,6 +1,7 @@
 // The built-in policies and the choice by cost, on fleets written out by hand.
 #include <cmath>
 #include <map>
+#include <random>
 #include <vector>
 
 #include "lib/policy/builtin.h"
@@ -57,6 +58,37 @@ TEST_CASE(
     const Choice choice = fleet.Choose(odd, fleet.Input(1000, Spread(random)));
     REQUIRE(choice.slot >= 1);
     REQUIRE(choice.slot <= 3);
+  }
+}
+
+TEST_CASE("no penalties are the same as penalties of 0") {
+  class Any final : public Policy {
+   public:
+    const char* name() const override { return "any"; }
+    void Score(const PolicyInput&, float*) const override {}
+    float TieTolerance(const PolicyInput&, size_t) const override { return 0.5f; }
+  } any;
+  std::mt19937 random(7);
+  for (const size_t size : {size_t{1}, size_t{5}, size_t{256}, size_t{700}}) {
+    for (int round = 0; round < 200; ++round) {
+      Fleet fleet(size);
+      const PolicyInput in = fleet.Input(1000, Spread(random()));
+      const uint64_t odd = random() % 4;  // of 3: the share of costs that are no number
+      for (size_t i = 0; i < size; ++i) {
+        fleet.cached[i] = static_cast<uint32_t>(random() % 100);
+        fleet.cost[i] = random() % 3 < odd ? (random() % 2 != 0 ? NAN : INFINITY)
+                                           : static_cast<float>(random() % 1000);
+      }
+      std::vector<float> cost = fleet.cost;
+      const Choice with =
+          ChooseLowest(any, in, fleet.penalty.data(), fleet.cost.data(), fleet.scratch.data());
+      const Choice without = ChooseLowest(any, in, nullptr, cost.data(), fleet.scratch.data());
+      REQUIRE(without.slot == with.slot);
+      REQUIRE(without.runner_up == with.runner_up);
+      REQUIRE(without.rule == with.rule);
+      REQUIRE(cost == fleet.cost);
+      REQUIRE(MostCachedBlocks(in, nullptr) == MostCachedBlocks(in, fleet.penalty.data()));
+    }
   }
 }
 

@@ -109,10 +109,11 @@ def test_a_wheel_from_a_source_archive_installs_without_a_compiler(tmp_path):
 
     names = zipfile.ZipFile(wheel).namelist()
     expected = {file.name for file in (PROJECT / "python/prefixrouter").glob("*.py*")}
-    expected |= {"py.typed"}
-    inside = {name.split("/")[1] for name in names if name.startswith("prefixrouter/")}
+    stubs = {f"_core/{file.name}" for file in (PROJECT / "python/prefixrouter/_core").iterdir()}
+    expected |= stubs | {"py.typed"}
+    inside = {name.partition("/")[2] for name in names if name.startswith("prefixrouter/")}
     (extension,) = inside - expected
-    assert extension.startswith("_core.") and expected <= inside
+    assert extension.startswith("_core.") and len(stubs) == 4 and expected <= inside
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if name.endswith((".cc", ".h", ".a"))]
 

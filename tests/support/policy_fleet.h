@@ -21,6 +21,7 @@ struct PolicyFleet {
         rate(size, 10000),
         requests(size, 0),
         waiting(size, 0),
+        crowding(size, 1),
         kv_tokens(size, 0),
         kv_usage(size, 0),
         displacement(size, 0),
@@ -35,6 +36,7 @@ struct PolicyFleet {
     for (size_t i = 0; i < ids.size(); ++i) {
       second[i] = 1 / (rate[i] * weight[i]);
       penalty[i] = eligible[i] ? 0 : INFINITY;
+      crowding[i] = Crowding(requests[i], waiting[i]);
     }
     PolicyInput in;
     in.size = ids.size();
@@ -47,6 +49,7 @@ struct PolicyFleet {
     in.seconds_per_token = second.data();
     in.requests = requests.data();
     in.waiting = waiting.data();
+    in.crowding = crowding.data();
     in.kv_tokens = kv_tokens.data();
     in.kv_usage = kv_usage.data();
     in.any_report = true;
@@ -66,8 +69,8 @@ struct PolicyFleet {
   std::vector<InstanceId> ids;
   std::vector<uint8_t> eligible;
   std::vector<uint32_t> cached;
-  std::vector<float> pending, rate, requests, waiting, kv_tokens, kv_usage, displacement, weight,
-      second, penalty, cost, scratch;
+  std::vector<float> pending, rate, requests, waiting, crowding, kv_tokens, kv_usage, displacement,
+      weight, second, penalty, cost, scratch;
 };
 
 // Well-mixed numbers for the choice between ties.

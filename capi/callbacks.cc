@@ -45,6 +45,7 @@ void CallbackPolicy::Score(const PolicyInput& in, float* cost) const {
   input.affinity_hash = in.affinity_hash;
   input.sequence = in.sequence;
   input.random = in.random;
+  input.displacement = in.displacement;
   const int32_t status = callback_(&input, cost, user_data_);
   if (status == PREFIX_ROUTER_OK) return;
   const bool known = status >= PREFIX_ROUTER_CANCELLED && status <= PREFIX_ROUTER_UNAVAILABLE;

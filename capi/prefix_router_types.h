@@ -50,6 +50,10 @@ typedef struct prefix_router_policy_input {
   uint64_t affinity_hash;  // of the session key, else of the prompt's first block; 0: neither
   uint64_t sequence;       // number of this request, from 0
   uint64_t random;         // uniform, from random_seed
+  // From ABI 1.2 on. Prefill that storing a block is expected to cost later, for what it pushes out
+  // of the KV cache and is asked for again, as a share of the block's prefill, 0 to 1; learned from
+  // KV events, 0 without them.
+  const float* displacement;
 } prefix_router_policy_input;
 
 // A custom policy. Writes a cost for each slot to costs[0, input->size), which are 0 before; the

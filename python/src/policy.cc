@@ -24,6 +24,7 @@ enum Array {
   kKvTokens,
   kKvUsage,
   kWeight,
+  kDisplacement,
   kCachedTokens,
   kCachedBlocks,
   kEligible,  // one byte an element; four all others
@@ -40,7 +41,7 @@ struct PyPolicyInput {
     const auto place = [&](Array array) { return bytes + in.size * sizeof(float) * array; };
     const float* const floats[] = {in.pending_tokens, in.tokens_per_s, in.seconds_per_token,
                                    in.requests,       in.waiting,      in.kv_tokens,
-                                   in.kv_usage,       in.weight};
+                                   in.kv_usage,       in.weight,       in.displacement};
     for (size_t array = 0; array < std::size(floats); ++array) {
       std::memcpy(place(static_cast<Array>(array)), floats[array], in.size * sizeof(float));
     }
@@ -203,6 +204,10 @@ void BindPolicy(py::module_& module) {
       "bool: some instance's engine report counts still; without one ``kv_usage`` is all 0.");
   BindArray(cls, "weight", kWeight, "f",
             "memoryview of float32: ``weight`` of ``PrefixRouter.add_instance``.");
+  BindArray(cls, "displacement", kDisplacement, "f",
+            "memoryview of float32: prefill that storing a block is expected to cost later, for\n"
+            "what it pushes out of the KV cache and is asked for again, as a share of the block's\n"
+            "prefill, 0 to 1; learned from KV events, 0 without them.");
   BindScalar(cls, "prompt_tokens", &PolicyInput::prompt_tokens,
              "float: length of the prompt in tokens.");
   BindScalar(cls, "tokens_per_block", &PolicyInput::tokens_per_block,

@@ -27,6 +27,7 @@ static int32_t score_by_table(const prefix_router_policy_input* input, float* co
     CHECK(input->pending_tokens[i] >= 0 && input->requests[i] >= 0 && input->kv_tokens[i] >= 0);
     CHECK(input->waiting[i] >= 0 && input->waiting[i] <= input->requests[i]);
     CHECK(input->tokens_per_s[i] > 0 && input->kv_usage[i] == 0);
+    CHECK(input->displacement[i] == 0);  // there are no KV events
     CHECK(fabs(input->seconds_per_token[i] * input->tokens_per_s[i] * input->weight[i] - 1) < 1e-3);
     costs[i] = policy->costs[i];
     policy->instances[i] = input->instances[i];

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from prefixrouter import Error, PrefixRouter
+from prefixrouter import Error, KvEvent, KvEventBatch, PrefixRouter
 
 PROMPT = list(range(1, 161))
 ARRAYS = {
@@ -21,6 +21,7 @@ ARRAYS = {
     "waiting": np.float32,
     "kv_tokens": np.float32,
     "kv_usage": np.float32,
+    "displacement": np.float32,
     "weight": np.float32,
 }
 
@@ -167,6 +168,36 @@ def test_a_policy_sees_the_state_of_the_fleet():
     nanos[0] += 10**12
     router.route(PROMPT)
     assert seen[-1].any_report is False and list(seen[-1].kv_usage) == [0, 0, 0]
+
+
+def test_a_policy_sees_what_a_full_cache_pushes_out():
+    seen = []
+
+    def policy(fleet):
+        seen.append(list(fleet.displacement))
+        return [0.0] * fleet.size
+
+    router = fleet_of(policy, names=("a", "b"), block_size=16, clock=lambda: 0)
+    router.route(PROMPT)
+    assert seen.pop() == [0, 0]
+    ids = list(range(1, 33))
+
+    def prompt(first):
+        return list(range(first, first + 16 * len(ids)))
+
+    for turn in range(20):  # of two prompts there is room for one
+        router.apply_kv_events(
+            "a",
+            KvEventBatch(
+                [
+                    KvEvent("removed", ids),
+                    KvEvent("stored", ids, block_size=16, tokens=prompt(turn % 2 * 10_000)),
+                ]
+            ),
+        )
+    router.route(PROMPT)
+    a, b = seen.pop()
+    assert 0.5 < a <= 1 and b == 0
 
 
 def test_a_policy_sees_the_overhead_that_first_tokens_have_shown():

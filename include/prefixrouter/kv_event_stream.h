@@ -239,7 +239,9 @@ class KvEventStream {
   bool unnumbered_ = false;  // the last message had no number
   bool dirty_ = true;        // the instance may hold something
   bool complete_ = false;
-  static constexpr size_t kRecent = 64;
+  // So many messages may wait in a subscriber's queue while a replay overtakes them. An old one
+  // that is not remembered counts as one of a restarted engine: all is cleared and asked for again.
+  static constexpr size_t kRecent = 1024;
   Applied recent_[kRecent];  // by number
 
   uint64_t fetch_ = 0;       // the newest

@@ -332,6 +332,17 @@ TEST_CASE("a live message that a replay has brought before is a duplicate") {
   CHECK(driver.stats().duplicates == 2);
 }
 
+TEST_CASE("a queue of live messages that a replay has overtaken is all duplicates") {
+  Driver driver;
+  driver.Connected();
+  for (uint64_t seq = 0; seq < 1000; ++seq) driver.Replayed(seq);
+  driver.Ended();
+  for (uint64_t seq = 0; seq < 1000; ++seq) REQUIRE(driver.Live(seq) == Words{});
+  CHECK(driver.Live(1000) == Words{"apply 1000"});
+  CHECK(driver.stats().duplicates == 1000);
+  CHECK(driver.stats().restarts == 0);
+}
+
 TEST_CASE("a replayed state, then a live message of a new process, is a restart") {
   Driver driver;
   driver.Connected();

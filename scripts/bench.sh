@@ -52,7 +52,8 @@ PYTHONPATH=$build/python build/venv/bin/python benchmarks/python_ratios.py \
   --reference "$build/benchmarks/libprefix_router_python_reference.so" > "$build/python_ratios.txt"
 outputs+=("$build/python_ratios.txt")
 # The installed C library, from other languages.
-cmake --build --preset release --target prefixrouter prefixrouter_capi prefixrouter_simulator >&2
+cmake --build --preset release --target \
+  prefixrouter prefixrouter_capi prefixrouter_simulator prefixrouter_zmq prefixrouter_zmq_capi >&2
 cmake --install "$build" --prefix "$build/languages/prefix" >&2
 benchmarks/languages/run.sh "$build/languages/prefix" "$build/languages" > "$build/languages.txt"
 outputs+=("$build/languages.txt")

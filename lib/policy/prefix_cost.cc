@@ -80,6 +80,13 @@ float Unavoidable(const PolicyInput& in, Weights weights) {
   return weights.avoidable > 0 ? weights.avoidable * LeastUncached(in) : 0;
 }
 
+inline float Uncached(float prompt_tokens, uint32_t cached_blocks, float tokens_per_block) {
+  // Signed, because vector instructions convert only signed integers. Counts are below 2^24.
+  const float cached = static_cast<float>(static_cast<int32_t>(cached_blocks)) * tokens_per_block;
+  const float missing = prompt_tokens - cached;
+  return missing > 0 ? missing : 0;
+}
+
 PREFIX_ROUTER_VECTOR void ScoreWork(const PolicyInput& in, Weights weights, float* cost) {
   const size_t size = in.size;
   const uint32_t* const cached_blocks = in.cached_blocks;
@@ -93,11 +100,7 @@ PREFIX_ROUTER_VECTOR void ScoreWork(const PolicyInput& in, Weights weights, floa
   const float weight = weights.miss + weights.avoidable;
 #pragma omp simd
   for (size_t i = 0; i < size; ++i) {
-    // Signed, because vector instructions convert only signed integers. Counts are below 2^24.
-    const float cached =
-        static_cast<float>(static_cast<int32_t>(cached_blocks[i])) * tokens_per_block;
-    const float missing = prompt_tokens - cached;
-    const float uncached = missing > 0 ? missing : 0;
+    const float uncached = Uncached(prompt_tokens, cached_blocks[i], tokens_per_block);
     const float work =
         constant + pending_tokens[i] + weight * uncached + kRequestTokens * requests[i];
     cost[i] = work * crowding[i] * seconds_per_token[i];
@@ -115,10 +118,7 @@ PREFIX_ROUTER_VECTOR void AddDisplaced(const PolicyInput& in, Weights weights, f
   const float prompt_tokens = in.prompt_tokens;
 #pragma omp simd
   for (size_t i = 0; i < size; ++i) {
-    const float cached =
-        static_cast<float>(static_cast<int32_t>(cached_blocks[i])) * tokens_per_block;
-    const float missing = prompt_tokens - cached;
-    const float uncached = missing > 0 ? missing : 0;
+    const float uncached = Uncached(prompt_tokens, cached_blocks[i], tokens_per_block);
     cost[i] += weights.miss * displacement[i] * uncached * crowding[i] * seconds_per_token[i];
   }
 }

@@ -239,8 +239,9 @@ class KvEventStream {
   bool unnumbered_ = false;  // the last message had no number
   bool dirty_ = true;        // the instance may hold something
   bool complete_ = false;
-  // So many messages may wait in a subscriber's queue while a replay overtakes them. An old one
-  // that is not remembered counts as one of a restarted engine: all is cleared and asked for again.
+  // An old live message that is not remembered counts as one of a restarted engine, unless it
+  // follows another live one: all is cleared and asked for again. So it takes as many as wait in a
+  // subscriber's queue while its first replay overtakes them.
   static constexpr size_t kRecent = 1024;
   Applied recent_[kRecent];  // by number
 

@@ -106,8 +106,13 @@ KvEventStream::Actions KvEventStream::Live(uint64_t seq, std::string_view payloa
   stats_.last_live_s = now_s;
   if (unnumbered_) Forget();
   const uint64_t digest = Digest(payload);
-  if ((has_live_ && seq <= last_live_) || (has_last_ && seq <= last_)) {
-    if (Recall(seq, digest) == Known::kSame) {
+  const bool regressed = has_live_ && seq <= last_live_;
+  if (regressed || (has_last_ && seq <= last_)) {
+    const Known known = Recall(seq, digest);
+    // Live numbers that ascend up to what is applied: they waited while a replay overtook them, for
+    // so long that they are forgotten.
+    const bool overtaken = known == Known::kNo && has_live_ && !regressed;
+    if (known == Known::kSame || overtaken) {
       ++stats_.duplicates;
       last_live_ = has_live_ ? std::max(last_live_, seq) : seq;
       has_live_ = true;

@@ -343,6 +343,19 @@ TEST_CASE("a queue of live messages that a replay has overtaken is all duplicate
   CHECK(driver.stats().restarts == 0);
 }
 
+TEST_CASE("live messages that follow others are duplicates however far a replay is ahead") {
+  Driver driver;
+  driver.Follow(9);
+  CHECK(driver.Connected() == Words{"fetch 1 from 9"});
+  for (uint64_t seq = 9; seq < 5000; ++seq) driver.Replayed(seq);
+  driver.Ended();
+  for (uint64_t seq = 10; seq < 5000; ++seq) REQUIRE(driver.Live(seq) == Words{});
+  CHECK(driver.Live(5000) == Words{"apply 5000"});
+  CHECK(driver.stats().restarts == 0);
+  CHECK(driver.Live(0, 1) != Words{});  // numbers that go back are a restart
+  CHECK(driver.stats().restarts == 1);
+}
+
 TEST_CASE("a replayed state, then a live message of a new process, is a restart") {
   Driver driver;
   driver.Connected();

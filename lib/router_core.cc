@@ -401,8 +401,8 @@ bool RouterCore::EndLease(LeaseId id, LeaseEnd end, const FinishInfo& info, int6
       break;
   }
   index_.Unpin(lease.pinned, now_nanos);
-  awaited_.Settle(lease.instance.slot(), lease.awaited, now_nanos);
   load_.Release(lease);
+  awaited_.Settle(lease.instance.slot(), lease.awaited, now_nanos);  // may find no memory
   if (info.output_tokens > 0) stats_.output_tokens += static_cast<uint64_t>(info.output_tokens);
   if (info.engine_cached_tokens >= 0) {
     Learn(lease, std::min(static_cast<uint64_t>(info.engine_cached_tokens), lease.prompt_tokens));
@@ -435,8 +435,8 @@ bool RouterCore::FirstToken(LeaseId id) {
   LeaseRecord* lease = leases_.Find(id);
   if (lease == nullptr || lease->first_token) return false;
   load_.FirstToken(*lease, now_nanos_);
-  awaited_.Settle(lease->instance.slot(), lease->awaited, now_nanos_);
   lease->first_token = true;
+  awaited_.Settle(lease->instance.slot(), lease->awaited, now_nanos_);  // may find no memory
   return true;
 }
 

@@ -14,12 +14,6 @@ namespace {
 
 constexpr uint32_t kBlock = 16;
 
-EngineIds Ids(uint64_t first, size_t count) {
-  EngineIds ids(count);
-  for (size_t i = 0; i < count; ++i) ids[i] = first + i;
-  return ids;
-}
-
 void Apply(Fleet& fleet, size_t index, EventBatch& batch) {
   REQUIRE(fleet.router().ApplyKvEvents(fleet[index], batch.Get()).ok());
 }

@@ -26,12 +26,6 @@ KvEventResult Apply(Fleet& fleet, InstanceId id, EventBatch& batch) {
   return *result;
 }
 
-EngineIds Ids(uint64_t first, size_t count) {
-  EngineIds ids(count);
-  for (size_t i = 0; i < count; ++i) ids[i] = first + i;
-  return ids;
-}
-
 // The instance stores a whole prompt, under ids from `first_id` on.
 KvEventResult StorePrompt(Fleet& fleet, InstanceId id, const Tokens& prompt, uint64_t first_id,
                           uint32_t block_size = kBlock) {

@@ -16,12 +16,6 @@ namespace {
 
 constexpr uint32_t kBlock = 16;
 
-EngineIds Ids(uint64_t first, size_t count) {
-  EngineIds ids(count);
-  for (size_t i = 0; i < count; ++i) ids[i] = first + i;
-  return ids;
-}
-
 }  // namespace
 
 // Two threads apply the events of two instances each, two others route and look.

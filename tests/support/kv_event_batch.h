@@ -7,6 +7,7 @@
 #ifndef PREFIXROUTER_TESTS_SUPPORT_KV_EVENT_BATCH_H_
 #define PREFIXROUTER_TESTS_SUPPORT_KV_EVENT_BATCH_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -19,6 +20,13 @@
 namespace prefixrouter::testing {
 
 using EngineIds = std::vector<uint64_t>;
+
+// first, first + 1, ...
+inline EngineIds Ids(uint64_t first, size_t count) {
+  EngineIds ids(count);
+  for (size_t i = 0; i < count; ++i) ids[i] = first + i;
+  return ids;
+}
 
 // The event is valid until the next is added.
 class EventBatch {

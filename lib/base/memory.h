@@ -63,7 +63,8 @@ class Garbage {
 inline void PrefetchLine(const void* memory) {
 #if defined(__GNUC__)
   __builtin_prefetch(memory, 1);
-  asm volatile("");  // as below
+  // Else GCC takes functions that only prefetch for pure, and drops their calls.
+  asm volatile("");
 #endif
 }
 
@@ -72,11 +73,7 @@ inline void Prefetch(const void* memory, size_t size) {
   constexpr uintptr_t kLine = 64;
   const uintptr_t begin = reinterpret_cast<uintptr_t>(memory) & ~(kLine - 1);
   for (uintptr_t line = begin; line < reinterpret_cast<uintptr_t>(memory) + size; line += kLine) {
-#if defined(__GNUC__)
-    __builtin_prefetch(reinterpret_cast<const void*>(line), 1);
-    // Else GCC takes functions that only prefetch for pure, and drops their calls.
-    asm volatile("");
-#endif
+    PrefetchLine(reinterpret_cast<const void*>(line));
   }
 }
 

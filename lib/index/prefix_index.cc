@@ -34,8 +34,8 @@ PREFIX_ROUTER_VECTOR void AddDense(const uint32_t* helds, uint32_t size, uint32_
 }
 
 // The same when nothing has been matched before: `matched` may hold anything.
-PREFIX_ROUTER_VECTOR void SetDense(const uint32_t* helds, uint32_t size, uint32_t /*start*/,
-                                   uint32_t blocks, uint32_t* matched) {
+PREFIX_ROUTER_VECTOR void SetDense(const uint32_t* helds, uint32_t size, uint32_t blocks,
+                                   uint32_t* matched) {
   for (uint32_t slot = 0; slot < size; ++slot) {
     matched[slot] = helds[slot] < blocks ? helds[slot] : blocks;
   }
@@ -141,8 +141,9 @@ void PrefixIndex::AddMatches(const Run& run, uint32_t blocks, LineVector<uint32_
   const uint32_t* const helds = holders.helds();
   const uint32_t start = run.start;
   if (holders.dense()) {
-    (start == 0 ? SetDense : AddDense)(helds, holders.limit(), start, blocks, matched);
-    if (start == 0) std::fill(matches->begin() + holders.limit(), matches->end(), 0u);
+    if (start != 0) return AddDense(helds, holders.limit(), start, blocks, matched);
+    SetDense(helds, holders.limit(), blocks, matched);
+    std::fill(matches->begin() + holders.limit(), matches->end(), 0u);
     return;
   }
   if (start == 0) std::fill(matches->begin(), matches->end(), 0u);

@@ -25,7 +25,6 @@
 #include "lib/base/vector.h"
 #include "lib/load/calibration.h"
 #include "lib/load/lease_table.h"
-#include "prefixrouter/decision.h"
 #include "prefixrouter/instance.h"
 #include "prefixrouter/options.h"
 #include "prefixrouter/policy.h"

@@ -584,7 +584,7 @@ void RouterCore::MatchQuery(Query& query, bool for_insert, Path* path) {
   if (!for_insert || path->blocks >= keys.keys_begin()) return;
   const uint32_t first = path->blocks;
   const uint64_t last_key = path->last_key;
-  if (keys.block_count() - first <= kFewBlocks) {
+  if (keys.block_count() - first <= kFewBlocks || keys.HashedAhead(first, last_key)) {
     keys.HashBlocks(first, last_key);
     return;
   }
@@ -603,11 +603,19 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   query.keys.Hash(known_streak_.load(std::memory_order_relaxed) >= 0);
   const ScratchLoan loan(*this);
   Scratch& scratch = *loan;
-  Path& path = scratch.path;
+  if (!query.keys.complete()) scratch.ends.HashAhead(query.keys);
+  Result<Decision> decision = Decide(query, scratch, lease);
+  scratch.ends.Learn(query.keys, scratch.known_blocks, scratch.known_key);
+  return decision;
+}
 
+Result<Decision> RouterCore::Decide(Query& query, Scratch& scratch, LeaseId* lease) {
+  Path& path = scratch.path;
   MutexLock lock(mutex_);
   Advance(query.now_nanos);
   MatchQuery(query, true, &path);
+  scratch.known_blocks = path.blocks;
+  scratch.known_key = path.last_key;
   const int streak = known_streak_.load(std::memory_order_relaxed);
   const int next_streak = std::clamp(streak + (path.steps.empty() ? -1 : 1), -kStreak, kStreak - 1);
   if (next_streak != streak) known_streak_.store(next_streak, std::memory_order_relaxed);
@@ -618,7 +626,7 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   const PolicyInput in = MakeInput(query, scratch);
   if (scratch.choosable == 0) {
     ++(scratch.candidates != 0 ? stats_.rejected : stats_.unavailable);
-    return NoCandidate(request, scratch);
+    return NoCandidate(query.request, scratch);
   }
   float* const costs = scratch.costs.data();
   if (!custom_policy_) policy_->Score(in, costs);
@@ -676,7 +684,7 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   record.started_nanos = now;
   record.prompt_tokens = decision.prompt_tokens;
   record.cached_tokens = decision.cached_tokens;
-  record.kv_tokens = decision.prompt_tokens + request.expected_output_tokens;
+  record.kv_tokens = decision.prompt_tokens + query.request.expected_output_tokens;
   record.pinned = inserted.pinned;
   load_.Reserve(&record);
   if (EventDriven(slot)) {

@@ -6,8 +6,9 @@
 //   match, score, choose, reserve, insert              lock
 //
 // It is hashed in chunks when the first blocks of recent prompts were known, which is quicker if
-// its own is, and by blocks when they were not. A prompt that is known, or all new, as guessed,
-// takes the lock once.
+// its own is, and by blocks when they were not. Where those that began like it were new behind a
+// certain block, what is behind that one is hashed by blocks as well. A prompt that is known, or
+// new, as guessed, takes the lock once.
 //
 // The locked parts take about a microsecond, so one lock is enough: it keeps decisions in one
 // order, in which each sees all earlier ones, and no herd forms. docs/concurrency.md has the
@@ -26,6 +27,7 @@
 #include "lib/base/latency_recorder.h"
 #include "lib/base/mutex.h"
 #include "lib/base/vector.h"
+#include "lib/hash/prefix_ends.h"
 #include "lib/hash/prompt_keys.h"
 #include "lib/index/displacement.h"
 #include "lib/index/engine_blocks.h"
@@ -87,6 +89,9 @@ class RouterCore {
   // none allocates, and so that no memory is written by all threads in turns.
   struct Scratch {
     Path path;
+    PrefixEnds ends;
+    uint32_t known_blocks = 0;            // of the prompt, when it was matched
+    uint64_t known_key = 0;               // of the last of them
     std::vector<double> credit_blocks;    // only when something is below the GPU
     LineVector<uint32_t> rounded_credit;  // likewise
     LineVector<float> costs;
@@ -110,6 +115,8 @@ class RouterCore {
   struct Snapshot;
 
   int64_t Now() const { return options_.clock->NowNanos(); }
+  // The part of Place that takes the lock: all from the match on.
+  Result<Decision> Decide(Query& query, Scratch& scratch, LeaseId* lease);
   // Brings state up to the time of a call, and returns that time.
   int64_t Advance(int64_t now_nanos) PREFIX_ROUTER_REQUIRES(mutex_);
   bool EventDriven(uint32_t slot) const PREFIX_ROUTER_REQUIRES(mutex_) {

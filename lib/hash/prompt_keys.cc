@@ -55,6 +55,11 @@ void PromptKeys::Hash(bool first_block_known) {
 
 void PromptKeys::HashBlocks(uint32_t first, uint64_t previous) {
   if (first >= keys_begin_) return;
+  if (!HashedAhead(first, previous)) HashAhead(first, previous);
+  keys_begin_ = first;
+}
+
+void PromptKeys::HashAhead(uint32_t first, uint64_t previous) {
   const uint32_t count = block_count_ - first;
   uint64_t* keys = few_keys_;
   if (count > std::size(few_keys_)) {
@@ -64,7 +69,8 @@ void PromptKeys::HashBlocks(uint32_t first, uint64_t previous) {
   }
   ComputeKeys(first, previous, {keys, count});
   keys_ = keys;
-  keys_begin_ = first;
+  ahead_begin_ = first;
+  ahead_previous_ = previous;
 }
 
 uint64_t PromptKeys::PrefixKey(uint32_t blocks) const {

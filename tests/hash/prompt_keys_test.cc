@@ -1,6 +1,7 @@
 // PromptKeys: lazily or all at once, by chunks or by blocks, the keys are those of BlockHasher.
 #include "lib/hash/prompt_keys.h"
 
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -76,6 +77,43 @@ TEST_CASE("block keys are the same whichever way they are asked for") {
       REQUIRE(known.complete());
       for (uint32_t i = 0; i < expected.size(); ++i) REQUIRE(known.BlockKey(i, 0) == expected[i]);
     }
+  }
+}
+
+TEST_CASE("block keys are the same after a right guess of their beginning and after a wrong one") {
+  const BlockHasher hasher(16, 1);
+  const auto tokens = Tokens(16 * 200);
+  std::vector<uint64_t> expected(200);
+  hasher.TokenBlockKeys({}, tokens, {}, expected);
+  const Request request = Request::FromTokens(tokens);
+  struct Guess {
+    uint32_t first;
+    uint64_t previous;
+  };
+  for (const Guess guess : {Guess{77, expected[76]}, Guess{77, 1234}, Guess{64, expected[63]},
+                            Guess{150, expected[149]}, Guess{195, expected[194]}}) {
+    CAPTURE(guess.first, guess.previous);
+    PromptKeys keys(hasher, request);
+    keys.Hash(true);
+    keys.HashAhead(guess.first, guess.previous);
+    // Nothing is seen of them before they are asked for.
+    REQUIRE(keys.keys_begin() == 200);
+    REQUIRE(keys.BlockKey(190, expected[189]) == expected[190]);
+    const bool right = keys.HashedAhead(77, expected[76]);
+    REQUIRE(right == (guess.first == 77 && guess.previous == expected[76]));
+    keys.HashBlocks(77, expected[76]);
+    REQUIRE(keys.keys_begin() == 77);
+    const Span<const uint64_t> rest = keys.KeysFrom(77);
+    REQUIRE(std::vector<uint64_t>(rest.begin(), rest.end()) ==
+            std::vector<uint64_t>(expected.begin() + 77, expected.end()));
+    std::free(keys.ReleaseKeys(77));
+
+    PromptKeys all(hasher, request);
+    all.Hash(true);
+    all.HashAhead(guess.first, guess.previous);
+    all.HashBlocks(0, all.root_key());
+    REQUIRE(all.complete());
+    for (uint32_t i = 0; i < 200; ++i) REQUIRE(all.BlockKey(i, 0) == expected[i]);
   }
 }
 

@@ -404,6 +404,51 @@ TEST_CASE("Concurrent cold requests do not form a herd", "[stress]") {
   }
 }
 
+// New prompts behind one system prompt, on instances so small that it is evicted again and again:
+// each thread hashes ahead by what it remembers of a prefix that others make known, evict and
+// divide meanwhile.
+//
+// What must hold: where nothing is evicted, every prompt is held whole by its instance. Where it
+// is, what an instance holds of any prompt is what its blocks are, so a prompt with another
+// beginning finds nothing.
+TEST_CASE("Threads that share a prefix keep what each of them has routed", "[stress]") {
+  const uint64_t seed = TestSeed(1007);
+  CAPTURE(seed);
+  for (const uint32_t capacity_blocks : {300u, 1u << 30}) {
+    RouterOptions options;
+    options.index_budget_bytes = size_t{64} << 20;
+    InstanceOptions instance;
+    instance.capacity_blocks = capacity_blocks;
+    Fleet fleet(4, options, instance);
+    const Tokens head = PromptMaker(seed).Random(1000);
+    std::atomic<size_t> wrong{0};
+    std::vector<std::vector<std::pair<Tokens, InstanceId>>> routed(4);
+    RunThreads(4, [&](size_t thread) {
+      PromptMaker random(seed * 10 + thread);
+      for (int i = 0; i < Sized(2000, 200); ++i) {
+        Tokens prompt = random.Extend(head, random.Below(600));
+        const Result<Decision> decision = fleet.router().Route(Request::FromTokens(prompt));
+        wrong += !decision.ok();
+        if (decision.ok()) routed[thread].emplace_back(std::move(prompt), decision->instance);
+        Tokens other = random.Random(700);
+        const Result<ScoreTable> table = fleet.router().Score(Request::FromTokens(other));
+        wrong += !table.ok();
+        for (const ScoreRow& row : table->rows) wrong += row.cached_tokens != 0;
+      }
+    });
+    if (capacity_blocks > 300) {
+      for (const auto& of_thread : routed) {
+        for (const auto& [prompt, id] : of_thread) {
+          const uint64_t whole = prompt.size() / kBlock * kBlock;
+          wrong += fleet.CachedTokens(fleet.IndexOf(id), Request::FromTokens(prompt)) != whole;
+        }
+      }
+    }
+    CHECK(wrong.load() == 0);
+    CHECK((fleet.router().Stats().blocks_evicted > 0) == (capacity_blocks == 300));
+  }
+}
+
 // Statistics are one consistent copy: every total equals the sum of its parts at the same moment,
 // whatever the other threads do.
 TEST_CASE("Statistics are consistent in the middle of the work", "[stress]") {

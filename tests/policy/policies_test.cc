@@ -1,4 +1,5 @@
 // The built-in policies and the choice by cost, on fleets written out by hand.
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <random>
@@ -88,6 +89,55 @@ TEST_CASE("no penalties are the same as penalties of 0") {
       REQUIRE(without.rule == with.rule);
       REQUIRE(cost == fleet.cost);
       REQUIRE(MostCachedBlocks(in, nullptr) == MostCachedBlocks(in, fleet.penalty.data()));
+    }
+  }
+}
+
+TEST_CASE("the choice is the one that its definition makes, in fleets of any size") {
+  class Any final : public Policy {
+   public:
+    const char* name() const override { return "any"; }
+    void Score(const PolicyInput&, float*) const override {}
+    float TieTolerance(const PolicyInput&, size_t) const override { return 1; }
+  } any;
+  std::mt19937 random(8);
+  for (const size_t size : {2u, 3u, 16u, 31u, 33u, 64u, 100u, 256u, 300u, 513u}) {
+    for (int round = 0; round < 200; ++round) {
+      Fleet fleet(size);
+      const uint64_t range = 1 + random() % 20;  // of costs: from ties of all to ties of few
+      for (size_t i = 0; i < size; ++i) {
+        fleet.cost[i] = static_cast<float>(random() % range);
+        fleet.requests[i] = static_cast<float>(random() % 2);
+        fleet.pending[i] = static_cast<float>(random() % 2);
+      }
+      const std::vector<float> cost = fleet.cost;
+      const PolicyInput in = fleet.Input(1000, Spread(random()));
+
+      const auto lowest_but = [&](size_t slot) {
+        size_t found = slot == 0 ? 1 : 0;
+        for (size_t i = found; i < size; ++i) {
+          if (i != slot && cost[i] < cost[found]) found = i;
+        }
+        return found;
+      };
+      const size_t best = lowest_but(size), second = lowest_but(best);
+      std::vector<size_t> tied;
+      for (size_t i = 0; i < size; ++i) {
+        if (cost[i] <= cost[best] + 1) tied.push_back(i);
+      }
+      for (const std::vector<float>& value : {fleet.requests, fleet.pending}) {
+        float least = INFINITY;
+        for (size_t i : tied) least = std::min(least, value[i]);
+        std::erase_if(tied, [&](size_t i) { return value[i] != least; });
+      }
+      const bool near_tie = cost[second] <= cost[best] + 1;
+      const size_t slot = near_tie ? tied[(in.random >> 32) * tied.size() >> 32] : best;
+
+      CAPTURE(size, round);
+      const Choice choice = ChooseLowest(any, in, nullptr, fleet.cost.data(), fleet.scratch.data());
+      REQUIRE(choice.slot == slot);
+      REQUIRE(choice.runner_up == (slot == best ? second : best));
+      REQUIRE(choice.rule == (near_tie ? Rule::kNearTie : Rule::kLowestCost));
     }
   }
 }

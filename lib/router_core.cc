@@ -645,7 +645,9 @@ Result<Decision> RouterCore::Decide(Query& query, Scratch& scratch, LeaseId* lea
     }
   }
 
+  const uint32_t missing_blocks = query.keys.block_count() - path.matched[slot];
   index_.PrefetchInsert(slot, path);
+  index_.PrefetchOldest(slot, missing_blocks);
   decision.instance = load_.id(slot);
   decision.prompt_tokens = query.prompt_tokens;
   decision.cached_tokens = query.CachedTokens(path.matched[slot]);
@@ -666,6 +668,8 @@ Result<Decision> RouterCore::Decide(Query& query, Scratch& scratch, LeaseId* lea
   }
   decision.candidates = scratch.candidates;
   decision.stale_report = load_.StaleReport(slot, now);
+
+  index_.PrefetchOldestRun(slot, missing_blocks);
 
   // From here on the decision has its effects.
   random_state_ += kRandomStep;

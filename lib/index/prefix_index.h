@@ -149,6 +149,10 @@ class PrefixIndex {
   InsertResult Insert(uint32_t slot, PromptKeys& prompt, Path* path, int64_t now_nanos, bool pin);
   // Asks for what Insert of a known prompt will write: others have often just written it.
   void PrefetchInsert(uint32_t slot, const Path& path) const;
+  // Likewise for what Insert will evict to make room for so many blocks, if it has to. To be called
+  // in this order, with something in between: each finds what it asks for in what came before.
+  void PrefetchOldest(uint32_t slot, uint64_t blocks) const;
+  void PrefetchOldestRun(uint32_t slot, uint64_t blocks) const;
   // Ends a pin; the prefix counts as used now.
   void Unpin(const PinnedPrefix& pinned, int64_t now_nanos);
 
@@ -230,19 +234,21 @@ class PrefixIndex {
  private:
   friend class IndexInspector;  // tests: walks everything and checks the invariants
 
-  struct Slot {
-    bool in_use = false;
-    uint64_t epoch = 0;  // changes when everything it held is forgotten, or its pins end
+  struct alignas(64) Slot {
+    // What insertion and eviction use: one cache line.
     uint64_t capacity_blocks = 0;
     uint64_t held_blocks = 0;
     uint64_t predicted_blocks = 0;
-    int64_t ttl_nanos = 0;
-    int64_t awaited_since_nanos = INT64_MAX;  // what was used since then does not expire
-    bool pins_allowed = true;
     SegmentList unpinned;
+    int64_t ttl_nanos = 0;
+    uint64_t epoch = 0;  // changes when everything it held is forgotten, or its pins end
+    bool in_use = false;
+    bool in_ages = false;
+    bool pins_allowed = true;
+
+    int64_t awaited_since_nanos = INT64_MAX;  // what was used since then does not expire
     SegmentList pinned;
     SegmentList confirmed;
-    bool in_ages = false;
     uint64_t tier_blocks[kTierCount] = {};  // confirmed ones, by their best tier
     // Copies beyond the first of a confirmed block in one tier. Rare.
     absl::flat_hash_map<std::pair<BlockNumber, uint32_t>, uint32_t> extra_copies;
@@ -291,9 +297,11 @@ class PrefixIndex {
   // Makes room for `blocks` more predicted blocks; returns for how many there is room, without
   // touching what the current operation has used.
   uint64_t MakeRoom(Slot& slot, uint64_t blocks);
+  // Whether that needs no eviction.
+  bool HasRoom(uint32_t slot, uint64_t blocks) const;
   // The least recently used predicted segment that is not pinned; null when there is none.
   Segment* OldestOfAll();
-  // Asks for the memory that evicting what comes after `oldest` will touch.
+  // Asks for some of the memory that evicting what comes after `oldest` will touch.
   void PrefetchNextOf(const Segment* oldest) const;
   // Makes room for `bytes` more in the budget by evicting what no operation since has used. False
   // when that is not enough.

@@ -92,6 +92,24 @@ void PrefixIndex::PrefetchInsert(uint32_t slot, const Path& path) const {
   Prefetch(segment->next, sizeof(Segment));
 }
 
+bool PrefixIndex::HasRoom(uint32_t slot, uint64_t blocks) const {
+  // For none without a look at the slot: others may have just written beside it.
+  return blocks == 0 || slots_[slot].predicted_blocks + blocks <= slots_[slot].capacity_blocks;
+}
+
+void PrefixIndex::PrefetchOldest(uint32_t slot, uint64_t blocks) const {
+  if (HasRoom(slot, blocks)) return;
+  Prefetch(slots_[slot].unpinned.oldest(), sizeof(Segment));
+}
+
+void PrefixIndex::PrefetchOldestRun(uint32_t slot, uint64_t blocks) const {
+  if (HasRoom(slot, blocks)) return;
+  if (const Segment* oldest = slots_[slot].unpinned.oldest(); oldest != nullptr) {
+    Prefetch(oldest->run, sizeof(Run));
+    Prefetch(oldest->next, sizeof(Segment));
+  }
+}
+
 void PrefixIndex::Unlink(Segment* segment) { ListOf(segment).Remove(segment); }
 
 void PrefixIndex::Use(Segment* segment, uint32_t pin, int64_t now_nanos) {
@@ -288,19 +306,13 @@ uint64_t PrefixIndex::MakeRoom(Slot& slot, uint64_t blocks) {
 }
 
 // Evicting a segment reads a dozen cache lines that nothing has touched for long, each found
-// through the one before. So it asks for those of the three segments behind it: the nearer, the
-// more of the way to them is there already.
+// through the one before. So the run of the segment behind it is asked for, and the segment behind
+// that one. Not more: by the time that this slot evicts again it may be on another core.
 void PrefixIndex::PrefetchNextOf(const Segment* oldest) const {
-  const Segment* segment = oldest->next;
-  if (segment == nullptr) return;
-  const Run* const run = segment->run;
-  run->keys.PrefetchEnds(run->length);
-  table_.PrefetchBucket(run->first_key);
-  if (run->parent != nullptr) Prefetch(run->parent, sizeof(Run));
-  if ((segment = segment->next) == nullptr) return;
-  Prefetch(segment->run, sizeof(Run));
-  if ((segment = segment->next) == nullptr) return;
-  Prefetch(segment, sizeof(Segment));
+  const Segment* const next = oldest->next;
+  if (next == nullptr) return;
+  Prefetch(next->run, sizeof(Run));
+  if (next->next != nullptr) Prefetch(next->next, sizeof(Segment));
 }
 
 Segment* PrefixIndex::OldestOfAll() {

@@ -50,11 +50,6 @@ class IntegerArray {
     std::memmove(data_, data_ + count, (size - count) * sizeof(T));
     Resize(meter, size, size - count);
   }
-  // Asks for what freeing the array touches: the allocator's notes before and behind it.
-  void PrefetchEnds(uint32_t size) const {
-    Prefetch(data_ - 1, 1);
-    Prefetch(data_ + ArrayCapacity(size), 1);
-  }
   static size_t Bytes(uint32_t size) { return AllocationBytes(ArrayCapacity(size) * sizeof(T)); }
 
  private:

@@ -138,6 +138,10 @@ Status CheckEvents(const KvEventBatch& batch) {
   return Status();
 }
 
+int64_t Nanos(double seconds) {
+  return seconds >= 9e9 ? INT64_MAX / 4 : static_cast<int64_t>(seconds * 1e9);
+}
+
 uint64_t PromptTokens(const Request& request, const RouterOptions& options) {
   switch (request.form) {
     case PromptForm::kTokens:

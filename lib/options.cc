@@ -57,6 +57,7 @@ Status CheckOptions(const RouterOptions& o) {
       CheckRange("text_block_bytes", o.text_block_bytes, 1u, 131072u),
       CheckRange("text_bytes_per_token", o.text_bytes_per_token, 0.25, 64.0),
       CheckRange("predicted_ttl_s", o.predicted_ttl_s, 0.0, 1e9),
+      CheckRange("routers", o.routers, 1u, 1000000u),
       CheckRange("confirm_window_s", o.confirm_window_s, 0.001, 3600.0),
       CheckRange("cpu_tier_weight", o.cpu_tier_weight, 0.0, 1.0),
       CheckRange("disk_tier_weight", o.disk_tier_weight, 0.0, 1.0),
@@ -73,6 +74,10 @@ Status CheckOptions(const RouterOptions& o) {
   };
   for (const Status& check : checks) {
     if (!check.ok()) return check;
+  }
+  if (o.routers > 1 && !o.key_seed) {
+    return Invalid("routers is " + std::to_string(o.routers) +
+                   ", so key_seed must be set, to the same in all of them");
   }
   constexpr size_t kSmallestBudget = 65536;
   if (o.index_budget_bytes < kSmallestBudget) {

@@ -156,6 +156,7 @@ RouterCore::RouterCore(const RouterOptions& options)
       awaited_(Nanos(options.confirm_window_s)),
       load_(options),
       sessions_(options.max_sessions, Nanos(options.session_ttl_s)),
+      homes_(custom_policy_ || options.policy == "prefix_cost" ? options.routers : 1),
       random_state_(*options.random_seed) {
   const double weights[] = {1, options.cpu_tier_weight, options.disk_tier_weight,
                             options.external_tier_weight};
@@ -195,6 +196,7 @@ Result<InstanceId> RouterCore::AddInstance(const InstanceOptions& options) {
   counters_.AddSlot(slot);
   index_.AddSlot(slot, options.capacity_blocks, Nanos(options_.predicted_ttl_s));
   policy_->InstanceAdded(id, options.name, options.rank);
+  homes_.InstanceAdded(id, options.name, options.rank);
   return id;
 }
 
@@ -203,6 +205,7 @@ Status RouterCore::RemoveInstance(InstanceId id) {
   if (!load_.Live(id)) return NotFound(id);
   names_.erase({load_.name(id), load_.rank(id)});
   policy_->InstanceRemoved(id);
+  homes_.InstanceRemoved(id);
   stats_.leases_cancelled += leases_.RemoveAllOf(id);
   index_.RemoveSlot(id.slot());
   if (id.slot() < events_.size()) events_[id.slot()] = EventState();
@@ -310,6 +313,10 @@ void RouterCore::Learn(const LeaseRecord& lease, uint64_t reported_cached_tokens
   stats_.over_predicted_tokens += predicted - std::min(predicted, reported_cached_tokens);
   stats_.under_predicted_tokens +=
       reported_cached_tokens - std::min(predicted, reported_cached_tokens);
+  if (const uint64_t known = lease.known_at_home; known < lease.prompt_tokens) {
+    homes_.Learn(static_cast<double>(lease.prompt_tokens - known),
+                 static_cast<double>(std::max(reported_cached_tokens, known) - known));
+  }
   const uint32_t slot = lease.instance.slot();
   if (EventDriven(slot)) return;  // what it holds is known
   const uint64_t capacity = load_.CapacityBlocks(lease.instance);
@@ -378,7 +385,14 @@ PolicyInput RouterCore::MakeInput(const Query& query, Scratch& scratch) {
   scratch.ties.resize(in.size);
   scratch.penalty = load_.ready_count() == in.size ? nullptr : load_.penalty();
   scratch.candidates = scratch.choosable = load_.ready_count();
-  if (request.allowed.empty() && request.max_ttft_s == 0) return in;
+  if (!request.allowed.empty() || request.max_ttft_s != 0) Mask(query, scratch, &in);
+  if (homes_.used()) FindHome(query, scratch, &in);
+  return in;
+}
+
+void RouterCore::Mask(const Query& query, Scratch& scratch, PolicyInput* input) {
+  const Request& request = query.request;
+  PolicyInput& in = *input;
   if (request.allowed.empty()) {
     scratch.masked_eligible.assign(in.eligible, in.eligible + in.size);
   } else {
@@ -401,7 +415,22 @@ PolicyInput RouterCore::MakeInput(const Query& query, Scratch& scratch) {
   }
   in.eligible = scratch.masked_eligible.data();
   scratch.penalty = scratch.masked_penalty.data();
-  return in;
+}
+
+void RouterCore::FindHome(const Query& query, Scratch& scratch, PolicyInput* in) {
+  const Path& path = scratch.path;
+  const Branch branch = PrefixIndex::BranchOf(query.keys, path);
+  const uint64_t key = query.session != 0 ? query.session : branch.key;
+  if (key == 0) return;
+  const uint32_t home = homes_.Find(*in, key);
+  // KV events tell where the branch is once any of it has been stored.
+  if (home == PolicyInput::kNoHome || (EventDriven(home) && path.blocks > branch.start)) return;
+  const uint64_t shared = query.CachedTokens(branch.start);
+  scratch.known_at_home = std::max(shared, query.CachedTokens(path.matched[home]));
+  const auto unknown = static_cast<double>(query.prompt_tokens - scratch.known_at_home);
+  const auto own = static_cast<double>(query.prompt_tokens - shared);
+  in->home = home;
+  in->home_tokens = static_cast<float>(homes_.Tokens(unknown, own));
 }
 
 uint64_t RouterCore::CreditTokens(const Query& query, const Scratch& scratch, uint32_t slot) const {
@@ -451,7 +480,9 @@ Status RouterCore::ScoreWithoutLock(const Query& query, Scratch& scratch) {
 }
 
 uint32_t RouterCore::SessionSlot(const Query& query, const PolicyInput& in, uint32_t chosen) {
-  const InstanceId id = sessions_.Find(query.session, now_nanos_);
+  // What this router remembers others do not: their turns went home.
+  const InstanceId id = in.home != PolicyInput::kNoHome ? load_.id(in.home)
+                                                        : sessions_.Find(query.session, now_nanos_);
   if (!id.valid() || !load_.Live(id) || in.eligible[id.slot()] == 0) return Choice::kNone;
   const double extra = PredictedTtft(query, in, id.slot()) - PredictedTtft(query, in, chosen);
   return extra <= options_.session_slack_s ? id.slot() : Choice::kNone;
@@ -554,6 +585,7 @@ Result<Decision> RouterCore::Decide(Query& query, Scratch& scratch, LeaseId* lea
   decision.predicted_ttft_s = PredictedTtft(query, in, slot);
   decision.cost = policy_->Explain(in, slot, scratch.costs[slot]);
   decision.miss_weight = policy_->MissWeight(in);
+  if (slot == in.home) decision.home_tokens = in.home_tokens;
   if (runner_up != Choice::kNone) {
     decision.runner_up = load_.id(runner_up);
     decision.runner_up_cost = scratch.costs[runner_up];
@@ -567,6 +599,7 @@ Result<Decision> RouterCore::Decide(Query& query, Scratch& scratch, LeaseId* lea
   random_state_ += kRandomStep;
   ++sequence_;
   counters_.Count(scratch.thread, decision);
+  if (slot == in.home) ++stats_.requests_at_home;
   load_.CountUncached(decision.uncached_tokens());
   if (query.session != 0) sessions_.Set(query.session, decision.instance, now);
 
@@ -582,6 +615,7 @@ Result<Decision> RouterCore::Decide(Query& query, Scratch& scratch, LeaseId* lea
   record.cached_tokens = decision.cached_tokens;
   record.kv_tokens = decision.prompt_tokens + query.request.expected_output_tokens;
   record.pinned = inserted.pinned;
+  if (slot == in.home) record.known_at_home = scratch.known_at_home;
   load_.Reserve(&record);
   if (EventDriven(slot)) {
     record.awaited = awaited_.Add(slot, now);
@@ -618,6 +652,7 @@ Result<ScoreTable> RouterCore::Score(const Request& request) {
     row.stale_report = load_.StaleReport(slot, now);
     row.cached_tokens = query.CachedTokens(scratch.path.matched[slot]);
     row.cached_credit_tokens = CreditTokens(query, scratch, slot);
+    if (slot == in.home) row.home_tokens = in.home_tokens;
     row.predicted_ttft_s = PredictedTtft(query, in, slot);
     row.cost = policy_->Explain(in, slot, scratch.costs[slot]);
     if (!row.eligible || std::isnan(row.cost.total)) row.cost.total = INFINITY;
@@ -635,6 +670,7 @@ RouterStats RouterCore::Stats() {
   RouterStats stats = stats_;
   counters_.AddTo(&stats);
   stats.route_duration = latency_.Read();
+  if (homes_.used()) stats.home_share = homes_.share();
   stats.index_bytes = index_.bytes();
   stats.index_budget_bytes = index_.budget_bytes();
   stats.index_runs = index_.run_count();

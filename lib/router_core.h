@@ -37,6 +37,7 @@
 #include "lib/load/load_table.h"
 #include "lib/load/request_counters.h"
 #include "lib/policy/choose.h"
+#include "lib/policy/homes.h"
 #include "lib/policy/session_table.h"
 #include "prefixrouter/prefix_router.h"
 
@@ -102,6 +103,7 @@ class RouterCore {
     uint32_t thread = 0;             // for counters_
     uint32_t candidates = 0;         // ready and allowed
     uint32_t choosable = 0;          // of them, below max_ttft_s
+    uint64_t known_at_home = 0;      // as in LeaseRecord, when the input has a home
   };
   class ScratchLoan;
   class Timer;
@@ -129,9 +131,14 @@ class RouterCore {
   void Learn(const LeaseRecord& lease, uint64_t reported_cached_tokens)
       PREFIX_ROUTER_REQUIRES(mutex_);
 
-  // The policy's view of a request that has been matched. Restricts the candidates to the request's
-  // mask.
+  // The policy's view of a request that has been matched.
   PolicyInput MakeInput(const Query& query, Scratch& scratch) PREFIX_ROUTER_REQUIRES(mutex_);
+  // Restricts the candidates to those that the request allows.
+  void Mask(const Query& query, Scratch& scratch, PolicyInput* input)
+      PREFIX_ROUTER_REQUIRES(mutex_);
+  // Sets the input's home, when there are several routers.
+  void FindHome(const Query& query, Scratch& scratch, PolicyInput* in)
+      PREFIX_ROUTER_REQUIRES(mutex_);
   // Prefill that the slot's cached tokens save, for a request whose input has been made.
   uint64_t CreditTokens(const Query& query, const Scratch& scratch, uint32_t slot) const
       PREFIX_ROUTER_REQUIRES(mutex_);
@@ -168,6 +175,7 @@ class RouterCore {
   LoadTable load_ PREFIX_ROUTER_GUARDED_BY(mutex_);
   LeaseTable leases_ PREFIX_ROUTER_GUARDED_BY(mutex_);
   SessionTable sessions_ PREFIX_ROUTER_GUARDED_BY(mutex_);
+  Homes homes_ PREFIX_ROUTER_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::pair<std::string, uint32_t>, InstanceId> names_
       PREFIX_ROUTER_GUARDED_BY(mutex_);
   std::vector<uint32_t> generations_ PREFIX_ROUTER_GUARDED_BY(mutex_);  // by slot, the last given

@@ -26,8 +26,10 @@ const char* RuleName(Rule rule);  // "lowest_cost" and so on
 // What the cost of an instance is made of. Unit: seconds for prefix_cost; for other policies only
 // `total` is set, in the policy's own unit (requests, tokens, ...).
 struct CostParts {
-  double pending = 0;   // prefill work that is ahead of this request
-  double uncached = 0;  // this prompt's uncached tokens, times the miss weight
+  double pending = 0;  // prefill work that is ahead of this request
+  // This prompt's uncached tokens, times the miss weight. At the prompt's home (see
+  // PolicyInput::home) less what that is worth; below 0 when it is worth more.
+  double uncached = 0;
   double requests = 0;  // what requests in flight and the engine's steps add to these two
   double pressure = 0;  // KV memory that is nearly full, as the engine reports it
   double total = 0;
@@ -58,6 +60,11 @@ struct Decision {
   // cached_tokens, those below the GPU at their weight (RouterOptions::cpu_tier_weight and so on):
   // how many tokens of prefill are saved.
   uint64_t cached_credit_tokens = 0;
+
+  // Tokens that were taken off the chosen instance's uncached ones because other routers look for
+  // this prompt there, see PolicyInput::home_tokens. 0: it is not the prompt's home, or there is
+  // only one router.
+  double home_tokens = 0;
 };
 
 // One line of the table that Score() returns.
@@ -71,6 +78,7 @@ struct ScoreRow {
   int64_t requests_in_flight = 0;
   double pending_tokens = 0;
   uint64_t cached_credit_tokens = 0;  // as in Decision
+  double home_tokens = 0;             // likewise
 };
 
 struct ScoreTable {

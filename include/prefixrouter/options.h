@@ -34,6 +34,11 @@ struct RouterOptions {
   // outside can construct colliding prompts. Set it for repeatable runs, or for routers that share
   // keys.
   std::optional<uint64_t> key_seed{};
+  // Routers, this one included, that send requests to the same instances and do not know of each
+  // other's. With more than one, prefix_cost (and a custom policy, by PolicyInput::home) prefers to
+  // place a session where the others will look for it: docs/policy.md, "Several routers". They need
+  // one key_seed, and must give the instances the same names and ranks. Range 1 to 1,000,000.
+  uint32_t routers = 1;
   // Seed of the choice between near-ties. Default: drawn from the operating system.
   std::optional<uint64_t> random_seed{};
 

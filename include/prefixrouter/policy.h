@@ -43,6 +43,8 @@ inline float Crowding(float requests, float waiting) {
 // slot whose `eligible` is 0 (removed, not ready or not allowed) is never chosen and its cost is
 // ignored.
 struct PolicyInput {
+  static constexpr uint32_t kNoHome = UINT32_MAX;
+
   size_t size = 0;
   const InstanceId* ids = nullptr;
   const uint8_t* eligible = nullptr;  // 1 or 0
@@ -81,6 +83,13 @@ struct PolicyInput {
   const float* displacement = nullptr;
   bool any_displacement = false;
   const float* weight = nullptr;  // InstanceOptions::weight
+
+  // Where other routers of this fleet look for the prompt (RouterOptions::routers): a slot that is
+  // eligible, or kNoHome. home_tokens: tokens of prefill that placing it there is expected to save,
+  // beyond cached_blocks: now, as others may have sent there what this router does not know of, and
+  // later, as they will find it. May exceed the prompt; 0 without a home.
+  uint32_t home = kNoHome;
+  float home_tokens = 0;
 
   float prompt_tokens = 0;
   float expected_output_tokens = 0;

@@ -99,6 +99,12 @@ struct RouterStats {
   uint64_t over_predicted_tokens = 0;    // predicted but not found
   uint64_t under_predicted_tokens = 0;   // found but not predicted
 
+  // Several routers in front of one fleet (RouterOptions::routers): requests that were placed where
+  // the others look for them, since Create, and the share of what this router did not know to be
+  // there that engines then reported as cached: learned, 0 to 1; 0 with one router.
+  uint64_t requests_at_home = 0;
+  double home_share = 0;
+
   // Index, now.
   size_t index_bytes = 0;  // exact: every allocation of the index, with the allocator's header
   size_t index_budget_bytes = 0;

@@ -133,6 +133,17 @@ uint32_t PrefixIndex::MatchRun(const Run& run, const PromptKeys& prompt, bool ha
   return equal;
 }
 
+Branch PrefixIndex::BranchOf(const PromptKeys& prompt, const Path& path) {
+  if (!path.steps.empty()) {
+    const PathStep& last = path.steps.back();
+    if (last.blocks == last.run->length && last.run->child_count == 0) {
+      return {last.run->start, last.run->first_key};
+    }
+  }
+  if (path.blocks == prompt.block_count()) return {path.blocks, 0};
+  return {path.blocks, prompt.BlockKey(path.blocks, path.last_key)};
+}
+
 // Slots that hold all of the path up to the run gain what they hold of its first `blocks`. The
 // first run of a path overwrites what was there.
 void PrefixIndex::AddMatches(const Run& run, uint32_t blocks, LineVector<uint32_t>* matches) {

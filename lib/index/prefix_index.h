@@ -86,6 +86,12 @@ struct Path {
   Garbage garbage;
 };
 
+// Where a prompt leaves what it shares with other prompts.
+struct Branch {
+  uint32_t start = 0;  // its first block that is not shared
+  uint64_t key = 0;    // of that block; 0: there is none
+};
+
 // The pinned prefix of a running request. Plain data; harmless once its slot is gone.
 struct PinnedPrefix {
   Segment* segment = nullptr;  // ends where the prefix ends; null when nothing was pinned
@@ -138,6 +144,11 @@ class PrefixIndex {
   // Hashes less than a chunk of blocks a run; where more is needed it stops, with
   // path->needs_block_keys, unless hash_any is set.
   void Match(const PromptKeys& prompt, Path* path, bool hash_any = false);
+
+  // The run that the prompt ends in, or would when it is inserted, begins with its branch. So it is
+  // the same for all turns of a session, and in every router that knows what they share with
+  // others. REQUIRES: `path` is of Match(prompt), with nothing in between and whole.
+  static Branch BranchOf(const PromptKeys& prompt, const Path& path);
 
   // ---- Predicted residency --------------------------------------------------------------------
 

@@ -18,6 +18,8 @@ namespace prefixrouter {
 
 // What a lease has reserved, and what is needed when it ends.
 struct LeaseRecord {
+  static constexpr uint64_t kNotHome = UINT64_MAX;
+
   InstanceId instance;
   int64_t started_nanos = 0;
   uint64_t prompt_tokens = 0;
@@ -25,7 +27,10 @@ struct LeaseRecord {
   uint64_t kv_tokens = 0;      // reserved
   double pending_tokens = 0;   // of the instance when the lease began, its own included
   bool first_token = false;    // its pending tokens are released
-  uint64_t awaited = 0;        // ticket of AwaitedPrefills; 0: none
+  // Of a prompt that was placed at its home, tokens that were known to be there or shared with
+  // other prompts; kNotHome: it was not.
+  uint64_t known_at_home = kNotHome;
+  uint64_t awaited = 0;  // ticket of AwaitedPrefills; 0: none
   PinnedPrefix pinned;
 
   uint64_t uncached_tokens() const { return prompt_tokens - cached_tokens; }

@@ -6,7 +6,8 @@
 //          kRequestTokens * requests + pressure
 //   cost = work * Crowding(requests, waiting) / (rate * weight)
 //
-// in seconds, where
+// in seconds; at the prompt's home w * home is taken off the work, which does not fall below 0.
+// Where
 //   overhead   what a first token takes beside prefill, learned
 //   pending    prefill tokens that are ahead of this prompt on the instance
 //   uncached   prompt tokens that the instance does not hold
@@ -26,6 +27,9 @@
 //              of them. The root is between no such factor (a popular prefix stays on few instances
 //              until their batches are full) and the whole product, "multiplicative" (long prompts
 //              wait behind short ones)
+//   home       with several routers: tokens that placing the prompt where the other routers look
+//   for it
+//              is expected to save, now and later (lib/policy/homes.h)
 //   pressure   an instance whose KV memory is nearly full must evict or wait before it can start,
 //              and what it holds of this prompt may be gone by then: from 90 % use on, up to twice
 //              the cost of computing the whole prompt
@@ -129,6 +133,11 @@ float Pressure(const PolicyInput& in, size_t i, float miss_weight) {
          in.seconds_per_token[i];
 }
 
+// What placing the prompt at its home is worth, on an idle instance.
+float HomeSeconds(const PolicyInput& in, float miss_weight) {
+  return miss_weight * in.home_tokens * in.seconds_per_token[in.home];
+}
+
 class PrefixCost final : public Policy {
  public:
   const char* name() const override { return "prefix_cost"; }
@@ -137,8 +146,13 @@ class PrefixCost final : public Policy {
     const Weights weights(in);
     ScoreWork(in, weights, cost);
     if (in.any_displacement) AddDisplaced(in, weights, cost);
-    if (!in.any_report) return;
-    for (size_t i = 0; i < in.size; ++i) cost[i] += Pressure(in, i, weights.miss);
+    if (in.any_report) {
+      for (size_t i = 0; i < in.size; ++i) cost[i] += Pressure(in, i, weights.miss);
+    }
+    if (in.home != PolicyInput::kNoHome) {
+      const float worth = HomeSeconds(in, weights.miss) * in.crowding[in.home];
+      cost[in.home] = std::max(cost[in.home] - worth, 0.0f);
+    }
   }
 
   float TieTolerance(const PolicyInput& in, size_t best) const override {
@@ -157,6 +171,11 @@ class PrefixCost final : public Policy {
         second;
     parts.pressure = Pressure(in, i, weights.miss);
     parts.total = cost;
+    if (i == in.home) {
+      // A cost of 0 has no more to take off.
+      parts.uncached = cost > 0 ? parts.uncached - HomeSeconds(in, weights.miss)
+                                : -(parts.pending + parts.pressure);
+    }
     parts.requests = std::max(cost - parts.pending - parts.uncached - parts.pressure, 0.0);
     return parts;
   }

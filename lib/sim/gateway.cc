@@ -26,6 +26,7 @@ Result<std::unique_ptr<Gateway>> Gateway::Create(const Workload& workload,
   router.block_size = workload.block_size();
   router.clock = std::move(clock);
   router.key_seed = options.seed;
+  router.routers = options.routers;
   router.random_seed = options.seed * 0x9E3779B97F4A7C15u + number;
   router.lease_ttl_s = 1e9;  // every lease is ended
   Result<std::unique_ptr<PrefixRouter>> created = PrefixRouter::Create(router);

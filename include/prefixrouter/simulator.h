@@ -141,11 +141,12 @@ struct SimulationOptions {
   std::vector<FleetEvent> events;                                                // in any order
 
   // The routers' options. `policy` may be any of SimulatedPolicies(). Of the others, block_size,
-  // clock, the seeds and lease_ttl_s are set by the simulation.
+  // clock, the seeds, routers and lease_ttl_s are set by the simulation.
   RouterOptions router;
   // If set: makes the policy of each router, instead of router.policy.
   std::function<std::shared_ptr<Policy>()> make_policy;
-  // Independent routers, each of which gets its share of the requests by chance. Range 1 to 1024.
+  // Routers, each of which gets its share of the requests by chance. They share a key_seed and know
+  // how many they are (RouterOptions::routers), no more. Range 1 to 1024.
   uint32_t routers = 1;
   bool session_keys = false;  // pass session ids to the router
   double max_ttft_s = 0;      // Request::max_ttft_s of all requests: above it they are rejected

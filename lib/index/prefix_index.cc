@@ -134,14 +134,14 @@ uint32_t PrefixIndex::MatchRun(const Run& run, const PromptKeys& prompt, bool ha
 }
 
 Branch PrefixIndex::BranchOf(const PromptKeys& prompt, const Path& path) {
+  const bool known = path.blocks == prompt.block_count();
   if (!path.steps.empty()) {
-    const PathStep& last = path.steps.back();
-    if (last.blocks == last.run->length && last.run->child_count == 0) {
-      return {last.run->start, last.run->first_key};
+    const auto& [run, blocks] = path.steps.back();
+    if (run->child_count == 0 && (known || blocks == run->length)) {
+      return {run->start, run->first_key};
     }
   }
-  if (path.blocks == prompt.block_count()) return {path.blocks, 0};
-  return {path.blocks, prompt.BlockKey(path.blocks, path.last_key)};
+  return {path.blocks, known ? 0 : prompt.BlockKey(path.blocks, path.last_key)};
 }
 
 // Slots that hold all of the path up to the run gain what they hold of its first `blocks`. The

@@ -4,6 +4,7 @@
 
 #include <list>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "tests/catch.h"
@@ -38,6 +39,39 @@ uint32_t Match(PrefixIndex& index, uint32_t slot, const Keys& keys) {
 }
 
 }  // namespace
+
+TEST_CASE("a prompt's branch is where it leaves what others share, in all turns of its session") {
+  PrefixIndex index(size_t{1} << 20);
+  index.AddSlot(0, 1000);
+  index.AddSlot(1, 1000);
+  const auto branch = [&](const Keys& keys) {
+    const PromptKeys prompt{Span<const uint64_t>(keys)};
+    Path path;
+    index.Match(prompt, &path);
+    const Branch found = PrefixIndex::BranchOf(prompt, path);
+    return std::pair<uint32_t, uint64_t>(found.start, found.key);
+  };
+  using Where = std::pair<uint32_t, uint64_t>;
+  const auto with = [](const Keys& shared, const Keys& own) {
+    Keys keys = shared;
+    keys.insert(keys.end(), own.begin(), own.end());
+    return keys;
+  };
+  const Keys system = Chain(100, 10);
+  CHECK(branch({}) == Where(0, 0));
+  CHECK(branch(with(system, Chain(1000, 5))) == Where(0, 100));  // nothing is known
+
+  // Two sessions with one system prompt, on different instances.
+  (void)Insert(index, 0, with(system, Chain(1000, 5)));
+  CHECK(branch(with(system, Chain(1000, 9))) ==
+        Where(0, 100));  // is it the session's? nobody knows
+  (void)Insert(index, 1, with(system, Chain(2000, 5)));
+  CHECK(branch(with(system, Chain(1000, 2))) == Where(10, 1000));  // a part of its first turn
+  CHECK(branch(with(system, Chain(1000, 5))) == Where(10, 1000));  // all of it
+  CHECK(branch(with(system, Chain(1000, 9))) == Where(10, 1000));  // the next turn
+  CHECK(branch(with(system, Chain(3000, 4))) == Where(10, 3000));  // a new session
+  CHECK(branch(system) == Where(10, 0));                           // all of it is shared
+}
 
 TEST_CASE("the byte budget holds after every operation of any kind") {
   for (const size_t budget : {size_t{65536}, size_t{200000}}) {

@@ -368,6 +368,20 @@ TEST_CASE("with KV events several routers find what one finds, and again the sam
   CHECK(run(4, true).ttft_mean_s == informed.ttft_mean_s);
 }
 
+TEST_CASE("several routers without KV events find nearly what one finds", "[sim]") {
+  const Result<Trace> trace = SmallTrace("agents", 1000);
+  REQUIRE(trace.ok());
+  const auto workload = *Workload::Create(*trace, {});
+  SimulationOptions options;
+  options.engine = *EnginePreset("llama-8b-h100");
+  const SimulationSummary one = Run(workload, options).summary;
+  options.routers = 4;
+  const SimulationSummary four = Run(workload, options).summary;
+  CHECK(four.cached_token_share > 0.97 * one.cached_token_share);
+  options.router.policy = "multiplicative";  // remembers what each has sent itself
+  CHECK(Run(workload, options).summary.cached_token_share < 0.9 * one.cached_token_share);
+}
+
 // ---- Closed loop -------------------------------------------------------------------------------
 
 TEST_CASE("in the closed loop a turn follows the end of the one before and the delay", "[sim]") {

@@ -11,6 +11,7 @@ namespace {
 
 // Arrays of ids are passed on as arrays of numbers.
 static_assert(sizeof(InstanceId) == sizeof(uint64_t) && std::is_standard_layout_v<InstanceId>);
+static_assert(PREFIX_ROUTER_NO_HOME == PolicyInput::kNoHome);
 
 }  // namespace
 
@@ -46,6 +47,8 @@ void CallbackPolicy::Score(const PolicyInput& in, float* cost) const {
   input.sequence = in.sequence;
   input.random = in.random;
   input.displacement = in.displacement;
+  input.home = in.home;
+  input.home_tokens = in.home_tokens;
   const int32_t status = callback_(&input, cost, user_data_);
   if (status == PREFIX_ROUTER_OK) return;
   const bool known = status >= PREFIX_ROUTER_CANCELLED && status <= PREFIX_ROUTER_UNAVAILABLE;

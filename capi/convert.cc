@@ -66,6 +66,7 @@ int32_t ReadOptions(const prefix_router_options* in, RouterOptions* out) {
     return status;
   }
   if (int32_t status = CheckUnused(c.reserved, "reserved"); status != 0) return status;
+  if (int32_t status = CheckUnused(c.reserved2, "reserved2"); status != 0) return status;
   std::string_view policy;
   if (int32_t status = ReadString(c.policy, c.policy_size, "policy", &policy); status != 0) {
     return status;
@@ -119,6 +120,7 @@ int32_t ReadOptions(const prefix_router_options* in, RouterOptions* out) {
   SetUnlessZero(&out->cpu_tier_weight, c.cpu_tier_weight);
   SetUnlessZero(&out->disk_tier_weight, c.disk_tier_weight);
   SetUnlessZero(&out->external_tier_weight, c.external_tier_weight);
+  SetUnlessZero(&out->routers, c.routers);
   return 0;
 }
 
@@ -331,6 +333,8 @@ void Fill(const RouterOptions& o, prefix_router_options* out) {
   c.cpu_tier_weight = OrZero(o.cpu_tier_weight);
   c.disk_tier_weight = OrZero(o.disk_tier_weight);
   c.external_tier_weight = OrZero(o.external_tier_weight);
+  c.routers = o.routers;
+  c.reserved2 = 0;
 }
 
 void Fill(const Decision& d, prefix_router_decision* out) {
@@ -353,6 +357,7 @@ void Fill(const Decision& d, prefix_router_decision* out) {
   c.stale_report = d.stale_report ? 1 : 0;
   c.reserved = 0;
   c.cached_credit_tokens = d.cached_credit_tokens;
+  c.home_tokens = d.home_tokens;
 }
 
 void Fill(const ScoreTable& t, prefix_router_score_table* out) {
@@ -375,6 +380,7 @@ void Fill(const ScoreRow& r, prefix_router_score_row* out) {
   c.requests_in_flight = r.requests_in_flight;
   c.pending_tokens = r.pending_tokens;
   c.cached_credit_tokens = r.cached_credit_tokens;
+  c.home_tokens = r.home_tokens;
 }
 
 void Fill(const RouterStats& s, prefix_router_stats* out) {
@@ -415,6 +421,8 @@ void Fill(const RouterStats& s, prefix_router_stats* out) {
   c.route_duration_sum_s = s.route_duration.sum_s;
   c.kv_event_batches = s.kv_event_batches;
   FillCounts(s.kv_events, c.kv_events);
+  c.requests_at_home = s.requests_at_home;
+  c.home_share = s.home_share;
 }
 
 void Fill(const InstanceStats& s, prefix_router_instance_stats* out) {

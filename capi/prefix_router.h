@@ -71,7 +71,7 @@
 
 // The ABI that this header describes. The minor number grows when functions or members are added.
 #define PREFIX_ROUTER_ABI_MAJOR 1
-#define PREFIX_ROUTER_ABI_MINOR 2
+#define PREFIX_ROUTER_ABI_MINOR 3
 
 // Status of a call. Not all are used.
 enum {

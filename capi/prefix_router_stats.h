@@ -97,6 +97,12 @@ typedef struct prefix_router_stats {
   // KV events, of all instances that were ever there.
   uint64_t kv_event_batches;
   uint64_t kv_events[PREFIX_ROUTER_KV_OUTCOMES];
+
+  // From ABI 1.3 on. Several routers in front of one fleet (prefix_router_options.routers).
+  uint64_t requests_at_home;  // placed where the others look for them, since it was created
+  // Share of what this router did not know to be there that engines then reported as cached:
+  // learned, 0 to 1; 0 with one router.
+  double home_share;
 } prefix_router_stats;
 
 // One for each live instance; prefix_router_get_instance_name tells its name.

@@ -22,6 +22,9 @@ extern "C" {
 
 // ---- Callbacks ----------------------------------------------------------------------------------
 
+// For prefix_router_policy_input.home: the prompt has none.
+#define PREFIX_ROUTER_NO_HOME UINT32_MAX
+
 // What a custom policy sees: the state of the fleet for one request. Every array has `size`
 // elements, one for each slot; they are valid during the callback.
 typedef struct prefix_router_policy_input {
@@ -54,6 +57,13 @@ typedef struct prefix_router_policy_input {
   // of the KV cache and is asked for again, as a share of the block's prefill, 0 to 1; learned from
   // KV events, 0 without them.
   const float* displacement;
+  // From ABI 1.3 on. Where other routers of this fleet look for the prompt
+  // (prefix_router_options.routers): a slot that is eligible, or PREFIX_ROUTER_NO_HOME.
+  uint32_t home;
+  // Tokens of prefill that placing it there is expected to save, beyond cached_blocks: now, as
+  // others may have sent there what this router does not know of, and later, as they will find it.
+  // May exceed the prompt; 0 without a home.
+  float home_tokens;
 } prefix_router_policy_input;
 
 // A custom policy. Writes a cost for each slot to costs[0, input->size), which are 0 before; the
@@ -173,6 +183,14 @@ typedef struct prefix_router_options {
   double cpu_tier_weight;
   double disk_tier_weight;
   double external_tier_weight;
+
+  // From ABI 1.3 on.
+  // Routers, this one included, that send requests to the same instances and do not know of each
+  // other's. With more than one, prefix_cost (and a policy callback, by its input's home) prefers
+  // to place a session where the others will look for it. They need one key_seed, and must give the
+  // instances the same names and ranks. 1 to 1,000,000; default 1.
+  uint32_t routers;
+  uint32_t reserved2;
 } prefix_router_options;
 
 // ---- Instances ----------------------------------------------------------------------------------
@@ -302,9 +320,11 @@ typedef struct prefix_router_decision {
   uint64_t best_cached_tokens;  // the most that any candidate holds
   double predicted_ttft_s;      // (pending + uncached tokens) / prefill rate
   double cost_pending;          // prefill work that is ahead of this request
-  double cost_uncached;         // the prompt's uncached tokens, times the miss weight
-  double cost_requests;         // requests in flight
-  double cost_pressure;         // KV memory that is nearly full
+  // The prompt's uncached tokens, times the miss weight. At the prompt's home (see
+  // prefix_router_policy_input) less what that is worth; below 0 when it is worth more.
+  double cost_uncached;
+  double cost_requests;  // requests in flight
+  double cost_pressure;  // KV memory that is nearly full
   double cost_total;
   double miss_weight;  // of prefix_cost at this moment; 1 for other policies
   uint64_t runner_up;  // lowest cost among the others; 0: there is none
@@ -318,6 +338,12 @@ typedef struct prefix_router_decision {
   // cached_tokens, those below the GPU at their weight (prefix_router_options.cpu_tier_weight and
   // so on): how many tokens of prefill are saved.
   uint64_t cached_credit_tokens;
+
+  // From ABI 1.3 on.
+  // Tokens that were taken off the chosen instance's uncached ones because other routers look for
+  // this prompt there (prefix_router_policy_input.home_tokens). 0: it is not the prompt's home, or
+  // there is only one router.
+  double home_tokens;
 } prefix_router_decision;
 
 // ---- Leases -------------------------------------------------------------------------------------
@@ -359,6 +385,9 @@ typedef struct prefix_router_score_row {
 
   // From ABI 1.1 on.
   uint64_t cached_credit_tokens;
+
+  // From ABI 1.3 on.
+  double home_tokens;
 } prefix_router_score_row;
 
 #ifdef __cplusplus

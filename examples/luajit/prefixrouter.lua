@@ -98,6 +98,7 @@ typedef struct prefix_router_decision {
   int32_t stale_report;
   uint32_t reserved;
   uint64_t cached_credit_tokens;
+  double home_tokens;
 } prefix_router_decision;
 
 typedef struct prefix_router_finish_info {

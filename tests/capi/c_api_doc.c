@@ -214,6 +214,17 @@ static void kv_events(prefix_router* router, uint64_t instance) {
           "events");
 }
 
+static void several_gateways(void) {
+  prefix_router* router = NULL;
+  prefix_router_options options = {0};
+  options.struct_size = sizeof options;
+  options.routers = 4; /* this one and three others */
+  options.has_key_seed = 1;
+  options.key_seed = 0x5eed; /* the same in all of them */
+  require(prefix_router_create(&options, &router) == PREFIX_ROUTER_OK, "create one of several");
+  prefix_router_destroy(router);
+}
+
 int main(void) {
   static const uint32_t tokens[64] = {1};
   uint64_t instance = 0;
@@ -222,6 +233,7 @@ int main(void) {
   route(router, tokens, 64, "user 7");
   metrics(router);
   kv_events(router, instance);
+  several_gateways();
 
   prefix_router_stats stats = {0};
   stats.struct_size = sizeof stats;

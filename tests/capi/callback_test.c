@@ -84,6 +84,7 @@ static void custom_policy(void) {
   CHECK(policy.input.sequence == 2 && policy.input.affinity_hash != 0);
   CHECK(policy.input.any_report == 0 && policy.input.mean_waiting >= 0);
   CHECK(policy.input.overhead_tokens == 0 && policy.input.reserved == 0);
+  CHECK(policy.input.home == PREFIX_ROUTER_NO_HOME && policy.input.home_tokens == 0);
 
   request.priority = -9;
   request.expected_output_tokens = 77;
@@ -94,6 +95,40 @@ static void custom_policy(void) {
   CHECK(policy.input.priority == -9 && policy.input.expected_output_tokens == 77);
   CHECK(policy.eligible[1] == 1 && policy.eligible[2] == 0);
   CHECK(rows[0].cost_total == 2 && rows[1].cost_total == 5 && isinf(rows[2].cost_total));
+  prefix_router_destroy(router);
+}
+
+static void homes(void) {
+  table_policy policy;
+  uint64_t ids[3], chosen;
+  uint32_t tokens[64], home;
+  size_t i;
+  prefix_router* router;
+  prefix_router_options options = default_options();
+  prefix_router_request request = token_request(tokens, 64);
+  prefix_router_decision decision = empty_decision();
+  memset(&policy, 0, sizeof policy);
+  options.policy_callback = score_by_table;
+  options.policy_user_data = &policy;
+  options.routers = 4;
+  options.has_key_seed = 1;
+  CHECK_OK(prefix_router_create(&options, &router));
+  for (i = 0; i < 3; ++i) {
+    const char name[] = {(char)('a' + i), 0};
+    ids[i] = add_instance(router, name);
+  }
+  fill_tokens(tokens, 64, 1);
+  CHECK_OK(prefix_router_route(router, tokens, 64, &chosen));
+  home = policy.input.home;
+  if (!CHECK(home < 3)) return;
+  CHECK(policy.input.home_tokens > 64);  // of this prompt and of those that follow
+  CHECK_OK(prefix_router_route(router, tokens, 8, &chosen));  // not a block of it
+  CHECK(policy.input.home == PREFIX_ROUTER_NO_HOME && policy.input.home_tokens == 0);
+  request.allowed = &ids[(home + 1) % 3];
+  request.allowed_count = 1;
+  CHECK_OK(prefix_router_route_request(router, &request, &decision));
+  CHECK(policy.input.home == (home + 1) % 3);  // only who may be chosen is a home
+  CHECK(decision.home_tokens == policy.input.home_tokens && decision.home_tokens > 0);
   prefix_router_destroy(router);
 }
 
@@ -208,6 +243,7 @@ static void custom_clock(void) {
 
 const test_case callback_tests[] = {
     {"a policy callback sees the fleet, and its lowest cost wins", custom_policy},
+    {"a policy callback sees where other routers look for the prompt", homes},
     {"NaN counts as infinite, and infinite costs are taken when there is no other", odd_costs},
     {"costs within the tolerance are ties", tie_tolerance},
     {"what a policy callback returns is what the call returns, and nothing changes",

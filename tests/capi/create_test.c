@@ -39,6 +39,7 @@ static void defaults(void) {
   CHECK(options.latency_interval_s == 100e-6);
   CHECK(options.cpu_tier_weight == 0.8);
   CHECK(options.disk_tier_weight == 0.5 && options.external_tier_weight == 0.5);
+  CHECK(options.routers == 1 && options.reserved2 == 0);
   prefix_router_destroy(router);
 
   options = default_options();
@@ -90,6 +91,7 @@ static void all_options(void) {
   in.cpu_tier_weight = 0.25;
   in.disk_tier_weight = PREFIX_ROUTER_ZERO;
   in.external_tier_weight = 1;
+  in.routers = 1000000;
   CHECK_OK(prefix_router_create(&in, &router));
   CHECK_OK(prefix_router_get_options(router, &out));
   CHECK(out.policy_size == in.policy_size && memcmp(out.policy, in.policy, in.policy_size) == 0);
@@ -170,6 +172,8 @@ static void out_of_range(void) {
   REFUSED(session_slack_s, -2, "session_slack_s must be 0 to 1e+09, got -2");
   REFUSED(latency_interval_s, -2, "latency_interval_s must be 0 to inf, got -2");
   REFUSED(latency_interval_s, NAN, "latency_interval_s");
+  REFUSED(routers, 1000001, "routers must be 1 to 1000000, got 1000001");
+  REFUSED(routers, 2, "routers is 2, so key_seed must be set");  // has_key_seed is 0
   REFUSED(index_budget_bytes, 65535, "index_budget_bytes must be at least 65536, got 65535");
   REFUSED(max_prompt_tokens, (1u << 24) + 1, "max_prompt_tokens");
   REFUSED(max_instances, (1u << 20) + 1, "max_instances");
@@ -179,6 +183,18 @@ static void out_of_range(void) {
   REFUSED(disable_calibration, 3, "disable_calibration must be 0 or 1, got 3");
   REFUSED(policy_size, 3, "policy is NULL with a size of 3");
   REFUSED(policy_size, PREFIX_ROUTER_NUL_TERMINATED, "policy is NULL");
+}
+
+static void reserved_members(void) {
+  prefix_router* router;
+  prefix_router_options options = default_options();
+  options.reserved = 1;
+  CHECK_FAILS(prefix_router_create(&options, &router), PREFIX_ROUTER_UNIMPLEMENTED,
+              "reserved has bits");
+  options.reserved = 0;
+  options.reserved2 = 1;
+  CHECK_FAILS(prefix_router_create(&options, &router), PREFIX_ROUTER_UNIMPLEMENTED,
+              "reserved2 has bits");
 }
 
 static void unknown_policy(void) {
@@ -274,6 +290,7 @@ const test_case create_tests[] = {
     {"the options of a router make one that computes the same keys",
      options_of_a_router_make_its_twin},
     {"an option out of its range is refused by name and value", out_of_range},
+    {"reserved members of options must be 0", reserved_members},
     {"an unknown policy is refused by name", unknown_policy},
     {"NULL is refused where something is needed, and destroyed without effect", null_arguments},
     {"each listed policy name makes a router, and the list ends with NULL", policy_names},

@@ -245,6 +245,67 @@ static void block_keys(void) {
   prefix_router_destroy(router);
 }
 
+static void homes(void) {
+  uint64_t ids[2][4], lease, home = 0;
+  uint32_t tokens[kLongTokens];
+  size_t count = 0, at_home = 0, i, n;
+  prefix_router* routers[2];
+  prefix_router* alone = make_router(4, ids[0], NULL);
+  prefix_router_options options = default_options();
+  prefix_router_request request = token_request(tokens, kLongTokens);
+  prefix_router_decision decision = empty_decision();
+  prefix_router_finish_info info;
+  prefix_router_score_row rows[4];
+  prefix_router_stats stats;
+  options.routers = 4;
+  options.has_key_seed = 1;
+  options.key_seed = 1;
+  rows[0].struct_size = sizeof rows[0];
+  stats.struct_size = sizeof stats;
+  memset(&info, 0, sizeof info);
+  info.struct_size = sizeof info;
+  info.reported = PREFIX_ROUTER_REPORTS_CACHED_TOKENS;
+  info.engine_cached_tokens = kLongTokens;
+  fill_tokens(tokens, kLongTokens, 1);
+  for (n = 0; n < 2; ++n) {
+    char name[] = "a";
+    CHECK_OK(prefix_router_create(&options, &routers[n]));
+    for (i = 0; i < 4; ++i, ++name[0]) ids[n][i] = add_instance(routers[n], name);
+    CHECK_OK(prefix_router_get_stats(routers[n], &stats, NULL, 0, NULL));
+    CHECK(stats.requests_at_home == 0 && stats.home_share == 0.5);  // nothing is learned yet
+
+    CHECK_OK(prefix_router_score(routers[n], &request, NULL, rows, 4, &count));
+    for (i = 0; i < 4; ++i) {
+      if (rows[i].home_tokens == 0) continue;
+      ++at_home;
+      CHECK(rows[i].home_tokens > kLongTokens && rows[i].cost_uncached <= 0);
+      CHECK(n == 0 || ids[0][i] == home);  // the other router has found the same one
+      home = ids[0][i];
+    }
+    CHECK(at_home == n + 1);
+
+    CHECK_OK(prefix_router_acquire(routers[n], &request, &decision, &lease));
+    CHECK(decision.instance == home && decision.home_tokens > kLongTokens);
+    CHECK_OK(prefix_router_finish(routers[n], lease, &info));
+    request.allowed = &ids[n][ids[n][0] == home ? 1 : 0];  // another one becomes its home
+    request.allowed_count = 1;
+    CHECK_OK(prefix_router_route_request(routers[n], &request, &decision));
+    CHECK(decision.instance == *request.allowed && decision.home_tokens > 0);
+    request.allowed_count = 0;
+    CHECK_OK(prefix_router_get_stats(routers[n], &stats, NULL, 0, NULL));
+    CHECK(stats.requests_at_home == 2 && stats.home_share > 0.5 && stats.home_share < 1);
+    prefix_router_destroy(routers[n]);
+  }
+
+  CHECK_OK(prefix_router_route_request(alone, &request, &decision));
+  CHECK(decision.home_tokens == 0 && decision.cost_uncached > 0);
+  CHECK_OK(prefix_router_score(alone, &request, NULL, rows, 4, &count));
+  for (i = 0; i < 4; ++i) CHECK(rows[i].home_tokens == 0);
+  CHECK_OK(prefix_router_get_stats(alone, &stats, NULL, 0, NULL));
+  CHECK(stats.requests_at_home == 0 && stats.home_share == 0);
+  prefix_router_destroy(alone);
+}
+
 const test_case inspect_tests[] = {
     {"a score table has a row for each instance, and no effect", score_table},
     {"score rows go to a buffer that has room for all", score_buffers},
@@ -252,4 +313,5 @@ const test_case inspect_tests[] = {
     {"statistics tell rules, refusals, durations and engine reports", statistics_of_decisions},
     {"rows of statistics go to a buffer that has room for all", statistics_buffers},
     {"block keys are those of full blocks, and go to a buffer that has room for all", block_keys},
+    {"several routers of one key_seed place a prompt at the same home, and tell it", homes},
     {NULL, NULL}};

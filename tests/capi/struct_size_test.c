@@ -332,6 +332,55 @@ static void older_caller(void) {
   free(scores);
 }
 
+// The same of ABI 1.2.
+static void previous_caller(void) {
+  const size_t options_size = offsetof(prefix_router_options, routers);
+  const size_t stats_size = offsetof(prefix_router_stats, requests_at_home);
+  const size_t decision_size = offsetof(prefix_router_decision, home_tokens);
+  const size_t score_size = offsetof(prefix_router_score_row, home_tokens);
+  prefix_router_options* volatile options = make_result(options_size);
+  prefix_router_stats* volatile stats = make_result(stats_size);
+  prefix_router_decision* volatile decision = make_result(decision_size);
+  char* scores = make_result(2 * score_size);
+  uint32_t tokens[16] = {0};
+  const prefix_router_request request = token_request(tokens, 16);
+  prefix_router_options whole = default_options();
+  prefix_router_score_row row;
+  prefix_router* router = NULL;
+  size_t count, i;
+  memset(options, 0, options_size);
+  options->struct_size = options_size;
+  options->external_tier_weight = 0.25;
+  CHECK_OK(prefix_router_create(options, &router));
+  CHECK_OK(prefix_router_get_options(router, &whole));
+  CHECK(whole.external_tier_weight == 0.25 && whole.routers == 1);
+  CHECK_OK(prefix_router_get_options(router, options));
+  CHECK(options->struct_size == options_size && options->external_tier_weight == 0.25);
+
+  add_instance(router, "a");
+  CHECK_OK(prefix_router_route_request(router, &request, decision));
+  CHECK_OK(prefix_router_route_request(router, &request, decision));
+  add_instance(router, "b");
+  CHECK(decision->struct_size == decision_size && decision->cached_credit_tokens == 16);
+  memcpy(scores, &score_size, sizeof score_size);
+  CHECK_OK(
+      prefix_router_score(router, &request, NULL, (prefix_router_score_row*)scores, 2, &count));
+  for (i = 0; i < 2; ++i) {
+    memset(&row, 0, sizeof row);
+    memcpy(&row, scores + i * score_size, score_size);
+    CHECK(row.struct_size == score_size);
+    CHECK(row.cached_credit_tokens == (row.instance == decision->instance ? 16 : 0));
+  }
+  CHECK_OK(prefix_router_get_stats(router, stats, NULL, 0, NULL));
+  CHECK(stats->struct_size == stats_size && stats->requests == 2);
+  CHECK(stats->kv_events[PREFIX_ROUTER_KV_OUTCOMES - 1] == 0);
+  prefix_router_destroy(router);
+  free(options);
+  free(stats);
+  free(decision);
+  free(scores);
+}
+
 static void impossible_sizes(void) {
   static const size_t sizes[] = {0, 1, sizeof(size_t), 65537, SIZE_MAX};
   uint64_t ids[2], lease;
@@ -412,5 +461,6 @@ const test_case struct_size_tests[] = {
     {"for a newer caller, what the library does not know of a result is 0", newer_caller_results},
     {"nor of what a page says", newer_caller_pages},
     {"a caller of ABI 1.0 gets what it knows, and nothing behind it", older_caller},
+    {"so does a caller of ABI 1.2", previous_caller},
     {"a struct_size that no struct has is refused, and nothing changes", impossible_sizes},
     {NULL, NULL}};

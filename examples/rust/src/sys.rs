@@ -90,6 +90,7 @@ pub struct prefix_router_decision {
     pub stale_report: i32,
     pub reserved: u32,
     pub cached_credit_tokens: u64,
+    pub home_tokens: f64,
 }
 
 #[repr(C)]

@@ -121,6 +121,15 @@ constexpr RouterMetric kRouterMetrics[] = {
      "Tokens that were cached and not predicted to be, request by request.",
      [](const RouterStats& s, Samples& out) { out.Add(s.under_predicted_tokens); }},
 
+    // Several routers
+    {"prefix_router_requests_at_home_total", kCounter,
+     "Requests that were placed where other routers look for them.",
+     [](const RouterStats& s, Samples& out) { out.Add(s.requests_at_home); }},
+    {"prefix_router_home_share", kGauge,
+     "Share of what the router did not know to be there that engines then reported as cached, as "
+     "learned; 0 with one router.",
+     [](const RouterStats& s, Samples& out) { out.Add(s.home_share); }},
+
     // KV events
     {"prefix_router_kv_event_batches_total", kCounter, "Batches of KV events that were applied.",
      [](const RouterStats& s, Samples& out) { out.Add(s.kv_event_batches); }},

@@ -109,6 +109,8 @@ RouterStats SomeStats() {
   s.blocks_not_remembered = 24;
   s.leases_active = 25;
   s.sessions = 26;
+  s.requests_at_home = 28;
+  s.home_share = 0.625;
   s.kv_event_batches = 27;
   for (int outcome = 0; outcome < kKvEventOutcomeCount; ++outcome) {
     s.kv_events.counts[outcome] = static_cast<uint64_t>(outcome + 1000);
@@ -191,6 +193,8 @@ TEST_CASE("router metrics: every statistic is there once, with its value") {
       {"prefix_router_instance_held_blocks{instance_name=a:1,rank=2}", 105},
       {"prefix_router_instance_capacity_blocks{instance_name=a:1,rank=2}", 106},
       {"prefix_router_instance_learned_capacity_ratio{instance_name=a:1,rank=2}", 0.75},
+      {"prefix_router_requests_at_home_total", 28},
+      {"prefix_router_home_share", 0.625},
       {"prefix_router_kv_event_batches_total", 27},
       {"prefix_router_kv_events_total{outcome=stored}", 1000},
       {"prefix_router_kv_events_total{outcome=removed}", 1001},
@@ -280,6 +284,8 @@ TEST_CASE("router metrics: the counters of a router that has worked") {
   CHECK(series.at("prefix_router_cached_tokens_total") == 0);
   CHECK(series.at("prefix_router_stale_report_decisions_total") == 1);
   CHECK(series.at("prefix_router_under_predicted_tokens_total") == 16);
+  CHECK(series.at("prefix_router_requests_at_home_total") == 0);  // there is one router
+  CHECK(series.at("prefix_router_home_share") == 0);
   CHECK(series.at("prefix_router_leases_ended_total{outcome=finished}") == 1);
   CHECK(series.at("prefix_router_index_held_blocks") == 124);
   CHECK(series.at("prefix_router_instance_held_blocks{instance_name=i1,rank=0}") == 62);
@@ -293,6 +299,25 @@ TEST_CASE("router metrics: the counters of a router that has worked") {
                      "phase=waiting}") == 0);
   CHECK(series.at("prefix_router_instance_reported_kv_usage_ratio{instance_name=i1,rank=0}") ==
         0.5);
+}
+
+TEST_CASE("router metrics: what one of several routers has placed at home, and found there") {
+  RouterOptions options;
+  options.routers = 4;
+  options.key_seed = 1;
+  Fleet fleet(3, options);
+  const std::vector<uint32_t> prompt(1000, 7);
+  FinishInfo info;
+  info.engine_cached_tokens = 1000;
+  for (int i = 0; i < 3; ++i) {
+    Result<Lease> lease = fleet.router().Acquire(Request::FromTokens(prompt));
+    REQUIRE(lease.ok());
+    CHECK(lease->Finish(info));
+  }
+  const std::map<std::string, double> series = Series(Render(fleet.router().Stats()));
+  CHECK(series.at("prefix_router_requests_at_home_total") == 3);
+  CHECK(series.at("prefix_router_home_share") > 0.5);
+  CHECK(series.at("prefix_router_home_share") < 1);
 }
 
 TEST_CASE("router metrics: events that were applied, and how old the last ones are") {

@@ -34,8 +34,8 @@ constexpr const char* kDoc =
 
 constexpr const char* kInitDoc =
     "__init__(self, *, block_size=16, text_block_bytes=64, text_bytes_per_token=4.0, "
-    "policy='prefix_cost', policy_options=None, key_seed=None, random_seed=None, "
-    "predicted_ttl_s=0.0, "
+    "policy='prefix_cost', policy_options=None, key_seed=None, routers=1, "
+    "random_seed=None, predicted_ttl_s=0.0, "
     "confirm_window_s=2.0, cpu_tier_weight=0.8, disk_tier_weight=0.5, external_tier_weight=0.5, "
     "default_prefill_tokens_per_s=10000.0, calibrate=True, "
     "report_max_age_s=5.0, lease_ttl_s=600.0, session_ttl_s=3600.0, session_slack_s=0.25, "
@@ -55,7 +55,12 @@ constexpr const char* kInitDoc =
     "    policy_options (PolicyOptions | None): A dict of numbers of the named policies. None:\n"
     "        the defaults.\n"
     "    key_seed (int | None): Secret of the block keys, 64 bits. None: from the operating\n"
-    "        system. Set it for repeatable runs.\n"
+    "        system. Set it for repeatable runs, or for routers that share keys.\n"
+    "    routers (int): Routers, this one included, that send requests to the same instances and\n"
+    "        do not know of each other's. With more than one, ``prefix_cost`` (and a callable, by\n"
+    "        ``PolicyInput.home``) prefers to place a session where the others will look for it.\n"
+    "        They need one ``key_seed``, and must give the instances the same names and ranks. 1\n"
+    "        to 1,000,000.\n"
     "    random_seed (int | None): Seed of the choice between near-ties, 64 bits. None: as above.\n"
     "    predicted_ttl_s (float): A block that no request has used for this long, in seconds, no\n"
     "        longer counts as cached. 0: until it is evicted. 0 to 1e9.\n"
@@ -94,7 +99,7 @@ constexpr const char* kInitDoc =
     "\n"
     "Raises:\n"
     "    TypeError: A value of the wrong type, or an unknown keyword.\n"
-    "    ValueError: A value out of its range.\n";
+    "    ValueError: A value out of its range; several ``routers`` without a ``key_seed``.\n";
 
 #define PREFIX_ROUTER_REQUEST_DOC                                                                \
   "Args:\n"                                                                                      \

@@ -86,8 +86,10 @@ void BindCostParts(py::module_& module) {
   py::class_<CostParts> cls(module, "CostParts", py::is_final(), kCostDoc);
   ForbidNew(cls);
   cls.def_readonly("pending", &CostParts::pending, "Prefill work that is ahead of the request.")
-      .def_readonly("uncached", &CostParts::uncached,
-                    "The prompt's uncached tokens, times the miss weight.")
+      .def_readonly(
+          "uncached", &CostParts::uncached,
+          "The prompt's uncached tokens, times the miss weight. At the prompt's home\n"
+          "(``PolicyInput.home``) less what that is worth; below 0 when it is worth more.")
       .def_readonly("requests", &CostParts::requests, "Requests in flight.")
       .def_readonly("pressure", &CostParts::pressure, "KV memory that is nearly full.")
       .def_readonly("total", &CostParts::total,
@@ -124,6 +126,10 @@ void BindDecisionClass(py::module_& module) {
   Bind(cls, "cached_credit_tokens", &Decision::cached_credit_tokens,
        "int: ``cached_tokens``, those that KV events place below the GPU at their weight\n"
        "(``cpu_tier_weight`` and so on): how many tokens of prefill are saved.");
+  Bind(cls, "home_tokens", &Decision::home_tokens,
+       "float: tokens that were taken off the chosen instance's uncached ones because other\n"
+       "routers look for this prompt there (``PolicyInput.home_tokens``). 0: it is not the\n"
+       "prompt's home, or there is only one router.");
   Bind(cls, "predicted_ttft_s", &Decision::predicted_ttft_s,
        "float: predicted time to first token, in seconds.");
   Bind(cls, "cost", &Decision::cost, "CostParts: cost of the chosen instance.");
@@ -159,6 +165,9 @@ void BindScoreRow(py::module_& module) {
   Bind(cls, "cached_tokens", &ScoreRow::cached_tokens, "int: tokens of the prompt that it holds.");
   Bind(cls, "cached_credit_tokens", &ScoreRow::cached_credit_tokens,
        "int: the same by the weights of the tiers that they lie in.");
+  Bind(cls, "home_tokens", &ScoreRow::home_tokens,
+       "float: tokens that are taken off its uncached ones because other routers look for this\n"
+       "prompt there; 0 where they do not.");
   Bind(cls, "predicted_ttft_s", &ScoreRow::predicted_ttft_s,
        "float: predicted time to first token, in seconds.");
   Bind(cls, "cost", &ScoreRow::cost, "CostParts: its cost.");

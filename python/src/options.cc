@@ -61,6 +61,7 @@ void ForEachOption(Options& options, Visit&& visit) {
   visit("text_bytes_per_token", options.text_bytes_per_token);
   visit("policy_options", options.policy_options);
   visit("key_seed", options.key_seed);
+  visit("routers", options.routers);
   visit("random_seed", options.random_seed);
   visit("predicted_ttl_s", options.predicted_ttl_s);
   visit("confirm_window_s", options.confirm_window_s);

@@ -208,6 +208,20 @@ void BindPolicy(py::module_& module) {
             "memoryview of float32: prefill that storing a block is expected to cost later, for\n"
             "what it pushes out of the KV cache and is asked for again, as a share of the block's\n"
             "prefill, 0 to 1; learned from KV events, 0 without them.");
+  cls.def_property_readonly(
+      "home",
+      [](const PyPolicyInput& self) -> py::object {
+        const uint32_t home = self.scalars.home;
+        return home == PolicyInput::kNoHome ? py::object(py::none()) : py::int_(home);
+      },
+      "int | None: where other routers of this fleet look for the prompt (``routers`` of\n"
+      "``PrefixRouter``): a place in the arrays, of an instance that may be chosen. None: there\n"
+      "is no such place, or only one router.");
+  BindScalar(cls, "home_tokens", &PolicyInput::home_tokens,
+             "float: tokens of prefill that placing the prompt at ``home`` is expected to save,\n"
+             "beyond ``cached_tokens``: now, as others may have sent there what this router does\n"
+             "not know of, and later, as they will find it. May exceed the prompt; 0 without a\n"
+             "home.");
   BindScalar(cls, "prompt_tokens", &PolicyInput::prompt_tokens,
              "float: length of the prompt in tokens.");
   BindScalar(cls, "tokens_per_block", &PolicyInput::tokens_per_block,

@@ -199,6 +199,12 @@ void BindStats(py::module_& module) {
        "int: tokens predicted but not found.");
   Bind(cls, "under_predicted_tokens", &RouterStats::under_predicted_tokens,
        "int: tokens found but not predicted.");
+  Bind(cls, "requests_at_home", &RouterStats::requests_at_home,
+       "int: with several routers in front of one fleet (``routers``), requests that were placed\n"
+       "where the others look for them.");
+  Bind(cls, "home_share", &RouterStats::home_share,
+       "float: share of what this router did not know to be there that engines then reported as\n"
+       "cached: learned, 0 to 1; 0 with one router.");
   Bind(cls, "index_bytes", &RouterStats::index_bytes, "int: memory of the index now, in bytes.");
   Bind(cls, "index_budget_bytes", &RouterStats::index_budget_bytes, "int: its limit, in bytes.");
   Bind(cls, "index_runs", &RouterStats::index_runs, "int: stretches of blocks without a branch.");

@@ -75,6 +75,9 @@ class OraclePolicy final : public Policy {
                 in.requests[i] + in.waiting[i] + in.overhead_tokens +
                 (in.any_report ? in.kv_usage[i] : 1);
     }
+    if (in.home != PolicyInput::kNoHome) {
+      cost[in.home] -= in.home_tokens * in.seconds_per_token[in.home];
+    }
   }
 };
 
@@ -120,6 +123,7 @@ class Oracle {
     clock_ = std::make_shared<ManualClock>();
     options.clock = clock_;
     options.key_seed = Uint("key_seed");
+    options.routers = static_cast<uint32_t>(Uint("routers"));
     options.random_seed = Uint("random_seed");
     options.block_size = static_cast<uint32_t>(Uint("block_size"));
     options.text_block_bytes = static_cast<uint32_t>(Uint("text_block_bytes"));
@@ -235,7 +239,7 @@ class Oracle {
            Text(decision.predicted_ttft_s) + " " + Describe(decision.cost) + " " +
            Text(decision.miss_weight) + " " + Name(decision.runner_up) + " " +
            Text(decision.runner_up_cost) + " " + Text(uint64_t{decision.candidates}) + " " +
-           Text(uint64_t{decision.stale_report});
+           Text(uint64_t{decision.stale_report}) + " " + Text(decision.home_tokens);
   }
 
   std::string Route() {
@@ -256,7 +260,8 @@ class Oracle {
       text += " | " + Name(row.instance) + " " + Text(uint64_t{row.eligible}) + " " +
               Text(uint64_t{row.stale_report}) + " " + Text(row.cached_tokens) + " " +
               Text(row.predicted_ttft_s) + " " + Describe(row.cost) + " " +
-              Text(row.requests_in_flight) + " " + Text(row.pending_tokens);
+              Text(row.requests_in_flight) + " " + Text(row.pending_tokens) + " " +
+              Text(row.home_tokens);
     }
     return text;
   }
@@ -283,6 +288,7 @@ class Oracle {
                             s.predicted_cached_tokens,
                             s.over_predicted_tokens,
                             s.under_predicted_tokens,
+                            s.requests_at_home,
                             uint64_t{s.index_bytes},
                             uint64_t{s.index_budget_bytes},
                             s.index_runs,
@@ -296,7 +302,7 @@ class Oracle {
       text += Text(figure) + " ";
     }
     for (const uint64_t count : s.route_duration.counts) text += Text(count) + " ";
-    text += Text(s.route_duration.sum_s) + " ";
+    text += Text(s.route_duration.sum_s) + " " + Text(s.home_share) + " ";
     for (const InstanceStats& i : s.instances) {
       text += "| " + Name(i.id) + " " + Text(int64_t{static_cast<int32_t>(i.state)}) + " " +
               Text(i.requests_in_flight) + " " + Text(i.requests_waiting) + " " +

@@ -186,7 +186,7 @@ def test_pages_are_read_by_many_threads():
 
 def busy_router():
     """A router on the system's clock that has a figure for everything."""
-    router = PrefixRouter(latency_interval_s=0)
+    router = PrefixRouter(latency_interval_s=0, routers=2, key_seed=1)
     router.add_instance("a")
     router.add_instance('odd "name" \\ of\ntwo lines ü', 3)
     prompt = list(range(1000))
@@ -227,17 +227,20 @@ def test_the_page_has_the_figures_of_stats():
         return values[(name, frozenset(labels.items()))]
 
     assert stats.requests == 22 and stats.unavailable == stats.rejected == 1
+    assert stats.requests_at_home > 0 and 0 < stats.home_share < 1
     for rule in RULES:
         assert value("decisions_total", rule=rule) == stats.decisions_by_rule[rule]
     assert value("refused_total", reason="no_instance") == stats.unavailable
     assert value("refused_total", reason="ttft_bound") == stats.rejected
     for name in ("prompt_tokens", "cached_tokens", "best_cached_tokens", "output_tokens",
                  "reported_requests", "reported_cached_tokens", "predicted_cached_tokens",
-                 "over_predicted_tokens", "under_predicted_tokens", "stale_report_decisions"):
+                 "over_predicted_tokens", "under_predicted_tokens", "stale_report_decisions",
+                 "requests_at_home"):
         assert value(f"{name}_total") == getattr(stats, name), name
     assert value("leases_ended_total", outcome="finished") == stats.leases_finished == 20
     assert value("leases_ended_total", outcome="cancelled") == stats.leases_cancelled == 1
-    for name in ("index_bytes", "index_budget_bytes", "index_runs", "index_blocks", "sessions"):
+    for name in ("index_bytes", "index_budget_bytes", "index_runs", "index_blocks", "sessions",
+                 "home_share"):
         assert value(name) == getattr(stats, name), name
     assert value("leases") == stats.leases_active
     for instance in stats.instances:

@@ -92,7 +92,8 @@ def show_decision(decision):
     return fields(
         decision,
         "instance rule prompt_tokens cached_tokens uncached_tokens best_cached_tokens"
-        " predicted_ttft_s cost miss_weight runner_up runner_up_cost candidates stale_report",
+        " predicted_ttft_s cost miss_weight runner_up runner_up_cost candidates stale_report"
+        " home_tokens",
     )
 
 
@@ -101,7 +102,7 @@ def show_table(table):
         fields(
             row,
             "instance eligible stale_report cached_tokens predicted_ttft_s cost"
-            " requests_in_flight pending_tokens",
+            " requests_in_flight pending_tokens home_tokens",
         )
         for row in table.rows
     ]
@@ -122,11 +123,13 @@ def show_stats(stats):
             stats,
             "leases_finished leases_cancelled leases_expired output_tokens reported_requests"
             " reported_cached_tokens predicted_cached_tokens over_predicted_tokens"
-            " under_predicted_tokens index_bytes index_budget_bytes index_runs index_blocks"
-            " blocks_held blocks_evicted blocks_evicted_by_budget blocks_not_remembered"
+            " under_predicted_tokens requests_at_home index_bytes index_budget_bytes index_runs"
+            " index_blocks blocks_held blocks_evicted blocks_evicted_by_budget blocks_not_remembered"
             " leases_active sessions",
         ),
-        " ".join(map(show, [*stats.route_duration.counts, stats.route_duration.sum_s])),
+        " ".join(
+            map(show, [*stats.route_duration.counts, stats.route_duration.sum_s, stats.home_share])
+        ),
     ]
     instances = [
         fields(
@@ -180,7 +183,10 @@ def oracle_policy(fleet):
     usage = np.asarray(fleet.kv_usage) if fleet.any_report else np.float32(1)
     waiting, overhead = np.asarray(fleet.waiting), np.float32(fleet.overhead_tokens)
     prompt = np.float32(fleet.prompt_tokens)
-    return (pending + (prompt - cached)) * seconds + requests + waiting + overhead + usage
+    costs = (pending + (prompt - cached)) * seconds + requests + waiting + overhead + usage
+    if fleet.home is not None:
+        costs[fleet.home] -= np.float32(fleet.home_tokens) * seconds[fleet.home]
+    return costs
 
 
 # ---- Random operations ---------------------------------------------------------------------------
@@ -435,6 +441,7 @@ class Both:
     options=st.fixed_dictionaries(
         {
             "key_seed": st.integers(0, 2**64 - 1),
+            "routers": st.sampled_from([1, 2, 12]),
             "random_seed": st.integers(0, 2**64 - 1),
             "block_size": st.sampled_from([1, 4, 16]),
             "text_block_bytes": st.sampled_from([8, 64]),
@@ -463,6 +470,7 @@ def test_python_answers_as_cpp_on_long_prompts(oracle):
     random = np.random.default_rng(3)
     options = {
         "key_seed": 5,
+        "routers": 4,
         "random_seed": 6,
         "block_size": 16,
         "text_block_bytes": 64,

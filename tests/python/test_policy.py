@@ -161,6 +161,7 @@ def test_a_policy_sees_the_state_of_the_fleet():
     assert list(fleet.requests)[:2] == [1, 3] and fleet.kv_usage[1] == 0.5
     assert list(fleet.waiting)[:2] == [1, 0] and fleet.any_report is True
     assert fleet.overhead_tokens == 0
+    assert fleet.home is None and fleet.home_tokens == 0  # there is one router
     assert (fleet.prompt_tokens, fleet.tokens_per_block) == (160, 16)
     assert (fleet.expected_output_tokens, fleet.priority, fleet.sequence) == (9, -7, 1)
     assert fleet.mean_waiting >= 0 and fleet.affinity_hash != 0 and 0 <= fleet.random < 2**64
@@ -216,6 +217,30 @@ def test_a_policy_sees_the_overhead_that_first_tokens_have_shown():
         lease.finish()
         nanos[0] += 10**9
     assert seen[0] == 0 and seen[-1] == pytest.approx(200, rel=0.2)
+
+
+def test_a_policy_sees_where_other_routers_look_for_the_prompt():
+    seen = []
+
+    def policy(fleet):
+        seen.append((fleet.home, fleet.home_tokens))
+        return [float(i != fleet.home) for i in range(fleet.size)]
+
+    router = fleet_of(policy, routers=4)
+    first = router.decide(PROMPT)
+    home, tokens = seen.pop()
+    assert router.instances[home] == first.instance
+    assert first.home_tokens == tokens > len(PROMPT)
+    others = [instance for instance in router.instances if instance != first.instance]
+    second = router.decide(PROMPT, allowed=others)
+    home, tokens = seen.pop()
+    assert router.instances[home] == second.instance != first.instance
+    assert second.home_tokens == tokens > 0
+    router.route(PROMPT[:8])  # not a block of it
+    assert seen.pop() == (None, 0)
+    router.route(PROMPT[:8], session_key="s")
+    home, tokens = seen.pop()
+    assert home in range(3) and tokens > 0
 
 
 def test_arrays_are_views_that_outlive_the_call():

@@ -101,7 +101,7 @@ typedef struct prefix_router_stats {
   // From ABI 1.3 on. Several routers in front of one fleet (prefix_router_options.routers).
   uint64_t requests_at_home;  // placed where the others look for them, since it was created
   // Share of what this router did not know to be there that engines then reported as cached:
-  // learned, 0 to 1; 0 with one router.
+  // learned, 0 to 1, and one half until then. 0 with one router, and with policies without homes.
   double home_share;
 } prefix_router_stats;
 

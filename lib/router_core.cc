@@ -423,8 +423,9 @@ void RouterCore::FindHome(const Query& query, Scratch& scratch, PolicyInput* in)
   const uint64_t key = query.session != 0 ? query.session : branch.key;
   if (key == 0) return;
   const uint32_t home = homes_.Find(*in, key);
-  // KV events tell where the branch is once any of it has been stored.
-  if (home == PolicyInput::kNoHome || (EventDriven(home) && path.blocks > branch.start)) return;
+  if (home == PolicyInput::kNoHome) return;
+  // KV events tell who holds most of the branch; only if that is home may more be on its way there.
+  if (EventDriven(home) && path.matched[home] < path.blocks && path.blocks > branch.start) return;
   const uint64_t shared = query.CachedTokens(branch.start);
   scratch.known_at_home = std::max(shared, query.CachedTokens(path.matched[home]));
   const auto unknown = static_cast<double>(query.prompt_tokens - scratch.known_at_home);

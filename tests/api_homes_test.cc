@@ -170,7 +170,7 @@ TEST_CASE("only candidates are homes", "[api]") {
   }
 }
 
-TEST_CASE("where KV events tell who holds a session, it goes there and not home", "[api]") {
+TEST_CASE("where KV events tell that another one holds a session, it does not go home", "[api]") {
   Fleet fleet(4, OneOf(4));
   for (size_t i = 0; i < 4; ++i) {
     EventBatch heartbeat;
@@ -191,6 +191,12 @@ TEST_CASE("where KV events tell who holds a session, it goes there and not home"
     CHECK(decision.instance == fleet[holder]);
     CHECK(decision.home_tokens == 0);
     fleet.Drain();
+
+    // Of a session at home more may be on its way there.
+    EventBatch at_home;
+    at_home.Stored(Ids(first + 1, 30), Head(prompt, kBlock * 30), kBlock);
+    REQUIRE(fleet.router().ApplyKvEvents(fleet[home], at_home.Get()).ok());
+    CHECK(fleet.Row(home, request).home_tokens == 0.5 * 160 + 3 * 0.5 * 640);
   }
 }
 

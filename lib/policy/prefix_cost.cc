@@ -27,9 +27,8 @@
 //              of them. The root is between no such factor (a popular prefix stays on few instances
 //              until their batches are full) and the whole product, "multiplicative" (long prompts
 //              wait behind short ones)
-//   home       with several routers: tokens that placing the prompt where the other routers look
-//   for it
-//              is expected to save, now and later (lib/policy/homes.h)
+//   home       with several routers: tokens that placing the prompt where the others look for it is
+//              expected to save, now and later (lib/policy/homes.h)
 //   pressure   an instance whose KV memory is nearly full must evict or wait before it can start,
 //              and what it holds of this prompt may be gone by then: from 90 % use on, up to twice
 //              the cost of computing the whole prompt

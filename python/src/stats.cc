@@ -204,7 +204,8 @@ void BindStats(py::module_& module) {
        "where the others look for them.");
   Bind(cls, "home_share", &RouterStats::home_share,
        "float: share of what this router did not know to be there that engines then reported as\n"
-       "cached: learned, 0 to 1; 0 with one router.");
+       "cached: learned, 0 to 1, and one half until then. 0 with one router, and with policies\n"
+       "without homes.");
   Bind(cls, "index_bytes", &RouterStats::index_bytes, "int: memory of the index now, in bytes.");
   Bind(cls, "index_budget_bytes", &RouterStats::index_budget_bytes, "int: its limit, in bytes.");
   Bind(cls, "index_runs", &RouterStats::index_runs, "int: stretches of blocks without a branch.");

@@ -101,9 +101,10 @@ std::string Describe(const RouterStats& s) {
       << "\nleases_expired " << s.leases_expired << "\nreported_requests " << s.reported_requests
       << "\nreported_cached_tokens " << s.reported_cached_tokens << "\npredicted_cached_tokens "
       << s.predicted_cached_tokens << "\nover_predicted_tokens " << s.over_predicted_tokens
-      << "\nunder_predicted_tokens " << s.under_predicted_tokens << "\nindex_bytes "
-      << s.index_bytes << "\nindex_budget_bytes " << s.index_budget_bytes << "\nindex_runs "
-      << s.index_runs << "\nindex_blocks " << s.index_blocks << "\nblocks_held " << s.blocks_held
+      << "\nunder_predicted_tokens " << s.under_predicted_tokens << "\nrequests_at_home "
+      << s.requests_at_home << "\nhome_share " << s.home_share << "\nindex_bytes " << s.index_bytes
+      << "\nindex_budget_bytes " << s.index_budget_bytes << "\nindex_runs " << s.index_runs
+      << "\nindex_blocks " << s.index_blocks << "\nblocks_held " << s.blocks_held
       << "\nblocks_evicted " << s.blocks_evicted << "\nblocks_evicted_by_budget "
       << s.blocks_evicted_by_budget << "\nblocks_not_remembered " << s.blocks_not_remembered
       << "\nleases_active " << s.leases_active << "\nsessions " << s.sessions
@@ -140,7 +141,7 @@ std::string Describe(const Decision& d) {
       << " total " << d.cost.total << " miss_weight " << d.miss_weight << " runner_up "
       << d.runner_up.value << " runner_up_cost " << d.runner_up_cost << " candidates "
       << d.candidates << " stale_report " << d.stale_report << " cached_credit "
-      << d.cached_credit_tokens;
+      << d.cached_credit_tokens << " home " << d.home_tokens;
   return out.str();
 }
 
@@ -154,7 +155,7 @@ std::string Describe(const ScoreTable& table) {
         << " pending " << row.cost.pending << " uncached " << row.cost.uncached << " requests "
         << row.cost.requests << " pressure " << row.cost.pressure << " total " << row.cost.total
         << " in_flight " << row.requests_in_flight << " pending_tokens " << row.pending_tokens
-        << " cached_credit " << row.cached_credit_tokens << '\n';
+        << " cached_credit " << row.cached_credit_tokens << " home " << row.home_tokens << '\n';
   }
   return out.str();
 }

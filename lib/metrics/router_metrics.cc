@@ -125,7 +125,7 @@ constexpr RouterMetric kRouterMetrics[] = {
     {"prefix_router_requests_at_home_total", kCounter,
      "Requests that were placed where other routers look for them.",
      [](const RouterStats& s, Samples& out) { out.Add(s.requests_at_home); }},
-    {"prefix_router_home_share", kGauge,
+    {"prefix_router_home_share_ratio", kGauge,
      "Share of what the router did not know to be there that engines then reported as cached, as "
      "learned; 0 with one router.",
      [](const RouterStats& s, Samples& out) { out.Add(s.home_share); }},

@@ -194,7 +194,7 @@ TEST_CASE("router metrics: every statistic is there once, with its value") {
       {"prefix_router_instance_capacity_blocks{instance_name=a:1,rank=2}", 106},
       {"prefix_router_instance_learned_capacity_ratio{instance_name=a:1,rank=2}", 0.75},
       {"prefix_router_requests_at_home_total", 28},
-      {"prefix_router_home_share", 0.625},
+      {"prefix_router_home_share_ratio", 0.625},
       {"prefix_router_kv_event_batches_total", 27},
       {"prefix_router_kv_events_total{outcome=stored}", 1000},
       {"prefix_router_kv_events_total{outcome=removed}", 1001},
@@ -285,7 +285,7 @@ TEST_CASE("router metrics: the counters of a router that has worked") {
   CHECK(series.at("prefix_router_stale_report_decisions_total") == 1);
   CHECK(series.at("prefix_router_under_predicted_tokens_total") == 16);
   CHECK(series.at("prefix_router_requests_at_home_total") == 0);  // there is one router
-  CHECK(series.at("prefix_router_home_share") == 0);
+  CHECK(series.at("prefix_router_home_share_ratio") == 0);
   CHECK(series.at("prefix_router_leases_ended_total{outcome=finished}") == 1);
   CHECK(series.at("prefix_router_index_held_blocks") == 124);
   CHECK(series.at("prefix_router_instance_held_blocks{instance_name=i1,rank=0}") == 62);
@@ -316,8 +316,8 @@ TEST_CASE("router metrics: what one of several routers has placed at home, and f
   }
   const std::map<std::string, double> series = Series(Render(fleet.router().Stats()));
   CHECK(series.at("prefix_router_requests_at_home_total") == 3);
-  CHECK(series.at("prefix_router_home_share") > 0.5);
-  CHECK(series.at("prefix_router_home_share") < 1);
+  CHECK(series.at("prefix_router_home_share_ratio") > 0.5);
+  CHECK(series.at("prefix_router_home_share_ratio") < 1);
 }
 
 TEST_CASE("router metrics: events that were applied, and how old the last ones are") {

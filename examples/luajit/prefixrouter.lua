@@ -11,8 +11,9 @@
 -- uint32_t array of the FFI, which is passed as it is, or a table of numbers, which is copied.
 -- Instances are uint64_t; two of them are compared with ==, but are no keys of a table.
 --
--- In nginx each worker process has a router of its own, made in init_worker_by_lua. No call waits
--- or yields, so all of them may be made in every phase. nginx.conf shows it.
+-- In nginx each worker process has a router of its own, made in init_worker_by_lua, and all of them
+-- agree where a prompt is looked for. No call waits or yields, so all of them may be made in every
+-- phase. nginx.conf shows it.
 
 local ffi = require("ffi")
 
@@ -31,7 +32,56 @@ enum { PREFIX_ROUTER_TEXT = 1 };
 enum { PREFIX_ROUTER_REPORTS_OUTPUT_TOKENS = 1 };
 
 typedef struct prefix_router prefix_router;
-typedef struct prefix_router_options prefix_router_options;
+typedef void (*prefix_router_score_callback)(void);  // not used here
+typedef void (*prefix_router_clock_callback)(void);
+
+typedef struct prefix_router_options {
+  size_t struct_size;
+  uint32_t block_size;
+  uint32_t text_block_bytes;
+  double text_bytes_per_token;
+  const char* policy;
+  size_t policy_size;
+  prefix_router_score_callback policy_callback;
+  void* policy_user_data;
+  float policy_tie_tolerance;
+  uint32_t hash_ring_points;
+  uint32_t hash_prefix_tokens;
+  uint32_t hash_max_requests;
+  double hash_load_factor;
+  double threshold_match;
+  double threshold_requests;
+  double threshold_ratio;
+  double weight_match;
+  double weight_queue;
+  double weight_kv;
+  double block_credit;
+  int32_t has_key_seed;
+  int32_t has_random_seed;
+  uint64_t key_seed;
+  uint64_t random_seed;
+  int32_t disable_calibration;
+  uint32_t reserved;
+  double predicted_ttl_s;
+  double confirm_window_s;
+  double default_prefill_tokens_per_s;
+  double report_max_age_s;
+  double lease_ttl_s;
+  double session_ttl_s;
+  double session_slack_s;
+  uint64_t index_budget_bytes;
+  uint64_t max_prompt_tokens;
+  uint32_t max_instances;
+  uint32_t max_sessions;
+  prefix_router_clock_callback clock_callback;
+  void* clock_user_data;
+  double latency_interval_s;
+  double cpu_tier_weight;
+  double disk_tier_weight;
+  double external_tier_weight;
+  uint32_t routers;
+  uint32_t reserved2;
+} prefix_router_options;
 
 typedef struct prefix_router_instance_options {
   size_t struct_size;
@@ -164,9 +214,19 @@ end
 local Router, Lease = {}, {}
 Router.__index, Lease.__index = Router, Lease
 
---- A router without instances, with default options. It is freed when it is collected.
-function M.new()
-  local status = lib.prefix_router_create(nil, router_out)
+--- A router without instances. It is freed when it is collected. options may be nil, or have, as in
+-- prefix_router_options, routers: how many of them, in all processes, send to the same instances;
+-- and key_seed, a number that they share and others should not know.
+function M.new(options)
+  local given
+  if options then
+    given = ffi.new("prefix_router_options")
+    given.struct_size = ffi.sizeof(given)
+    given.routers = options.routers or 0
+    given.has_key_seed = options.key_seed and 1 or 0
+    given.key_seed = options.key_seed or 0
+  end
+  local status = lib.prefix_router_create(given, router_out)
   if status ~= OK then
     return failure(status)
   end

@@ -3,12 +3,15 @@
 local ffi = require("ffi")
 local prefixrouter = require("prefixrouter")
 
-local function router_with(...)
-  local router = assert(prefixrouter.new())
+local function add_instances(router, ...)
   for _, name in ipairs({ ... }) do
     assert(router:add_instance(name))
   end
   return router
+end
+
+local function router_with(...)
+  return add_instances(assert(prefixrouter.new()), ...)
 end
 
 local function assert_error(status, text, result, message, got)
@@ -53,6 +56,22 @@ for i = 1, 20 do
   local later = assert(two:acquire({ text = "other words " .. i, session_key = "s" }))
   assert(later.instance == first.instance)
 end
+
+-- Several routers send it to the same one, and a prompt too.
+local options = { routers = 2, key_seed = 7 }
+local here = add_instances(assert(prefixrouter.new(options)), "a", "b", "c")
+local there = add_instances(assert(prefixrouter.new(options)), "c", "b", "a")
+for i = 1, 20 do
+  for _, prompt in ipairs({
+    { text = ("prompt " .. i):rep(100) },
+    { text = ("turn " .. i):rep(100), session_key = "s" },
+  }) do
+    local one, other = assert(here:acquire(prompt)), assert(there:acquire(prompt))
+    assert(here:name(one.instance) == there:name(other.instance))
+    assert(one:finish() and other:finish())
+  end
+end
+assert_error(prefixrouter.INVALID_ARGUMENT, "key_seed must be set", prefixrouter.new({ routers = 2 }))
 
 -- An instance that is down gets nothing.
 assert(two:set_down(first.instance, 600))

@@ -2,7 +2,8 @@
 """Runs examples/luajit/nginx.conf in nginx, before two servers that stand for engines.
 
 Requests must reach the instance that the answer's header names, a shared prefix must be found
-cached there, and when an instance is gone one request fails and the next goes to the other one.
+cached there, and when an instance is gone one request fails and the next goes to the other one. With
+several workers, each of which has a router of its own, a session still has one instance.
 
 Usage: nginx_test.py SOURCE_DIR PREFIX WORK_DIR
 """
@@ -96,31 +97,55 @@ def check_routing(port, engines):
     assert "by only_candidate" in why, why
 
 
+def check_workers(port):
+    """Whichever worker a session's requests come to, one instance gets them."""
+    used = set()
+    for session in range(10):
+        answers = {post(port, f"{session} of {n} " * 40, {"X-Session-Id": f"s{session}"})[1]
+                   for n in range(12)}
+        assert len(answers) == 1, (session, answers)
+        used |= answers
+    assert len(used) == 2, used
+
+
+def run(work, config, check):
+    (work / "nginx.conf").write_text(config)
+    port = int(re.search(r"listen 127\.0\.0\.1:(\d+)", config)[1])
+    settings = "daemon off;"
+    if os.geteuid() == 0:
+        settings += " user root;"  # else its workers may not read this folder
+    process = subprocess.Popen(["nginx", "-p", str(work), "-c", "nginx.conf", "-g", settings])
+    try:
+        wait_for(port, process)
+        check(port)
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
 def main(argv):
     source, prefix, work = map(pathlib.Path, argv[1:])
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(source / "examples" / "luajit", work)
     library = next(prefix.rglob("libprefixrouter_c.so.1"))
+    os.environ["LD_LIBRARY_PATH"] = str(library.parent)
+
+    def config(engines, *changes):
+        text = (source / "examples" / "luajit" / "nginx.conf").read_text()
+        ports = zip((8080, 8001, 8002),
+                    (free_port(), engines[0].server_port, engines[1].server_port))
+        for wanted, given in (*changes, *((f"127.0.0.1:{a}", f"127.0.0.1:{b}") for a, b in ports)):
+            assert wanted in text
+            text = text.replace(wanted, given)
+        return text
+
     engines = [start_engine(), start_engine()]
-    port = free_port()
-
-    config = (work / "nginx.conf").read_text()
-    for wanted, given in ((8080, port), (8001, engines[0].server_port), (8002, engines[1].server_port)):
-        assert f"127.0.0.1:{wanted}" in config
-        config = config.replace(f"127.0.0.1:{wanted}", f"127.0.0.1:{given}")
-    (work / "nginx.conf").write_text(config)
-
-    settings = "daemon off;"
-    if os.geteuid() == 0:
-        settings += " user root;"  # else its worker may not read this folder
-    process = subprocess.Popen(["nginx", "-p", str(work), "-c", "nginx.conf", "-g", settings],
-                               env={**os.environ, "LD_LIBRARY_PATH": str(library.parent)})
-    try:
-        wait_for(port, process)
-        check_routing(port, engines)
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
+    run(work, config(engines), lambda port: check_routing(port, engines))
+    # With reuseport the system spreads connections over the workers.
+    run(work, config([start_engine(), start_engine()],
+                     ("worker_processes 1;", "worker_processes 4;"),
+                     ("listen 127.0.0.1:8080;", "listen 127.0.0.1:8080 reuseport;")),
+        check_workers)
     print("nginx: all passed")
 
 

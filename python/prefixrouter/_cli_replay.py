@@ -180,7 +180,7 @@ def _add_routers(group: argparse._ArgumentGroup) -> None:
         type=whole(1, 1024),
         default=1,
         metavar="N",
-        help="independent routers, each with its share of the requests (%(default)s)",
+        help="routers, each with its share of the requests; each knows how many (%(default)s)",
     )
     add("--session-keys", action="store_true", help="pass session_id to the router")
     add(

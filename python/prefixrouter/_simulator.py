@@ -188,8 +188,8 @@ def simulate(
         engine (str | EngineOptions): One of ``engine_presets()``, or an engine of your own.
         instances (int | Sequence[SimulatedInstance]): Their number, or each of them. 1 to 65,536.
         events (Sequence[FleetEvent]): Failures, restarts, scaling; in any order.
-        routers (int): Independent routers, each of which gets its share of the requests by
-            chance. 1 to 1024.
+        routers (int): Routers, each of which gets its share of the requests by chance. They
+            share a key seed and know how many they are, no more. 1 to 1024.
         session_keys (bool): Pass session ids to the router.
         max_ttft_s (float): Reject requests whose predicted time to first token is above this, in
             seconds. 0: none.

@@ -185,7 +185,8 @@ void SetRouterOptions(py::handle value, RouterOptions* options) {
   }
   for (const auto& [key, option] : py::dict(py::reinterpret_borrow<py::object>(value))) {
     const std::string_view name = ToText(key, "router_options: a name");
-    for (const char* set_by_simulation : {"block_size", "key_seed", "random_seed", "lease_ttl_s"}) {
+    for (const char* set_by_simulation :
+         {"block_size", "key_seed", "random_seed", "routers", "lease_ttl_s"}) {
       if (name == set_by_simulation) {
         throw py::value_error("router_options: " + std::string(name) + " is set by the simulation");
       }

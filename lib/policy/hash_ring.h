@@ -4,7 +4,9 @@
 // first instance from its own place on. Places depend on an instance's name and rank alone, so that
 // all routers agree.
 //
-// Not thread-safe. O(log points) to find, O(points of the fleet) to change.
+// Not thread-safe, finding neither: what was added is sorted in when the ring is next used. O(log
+// points) to find an instance if all are eligible, O(points of the fleet) for the first time after
+// a change. 16 bytes a point.
 #ifndef PREFIXROUTER_LIB_POLICY_HASH_RING_H_
 #define PREFIXROUTER_LIB_POLICY_HASH_RING_H_
 
@@ -28,24 +30,24 @@ class HashRing {
     // The hash of the whole name, the rank and the point's number: names that are prefixes of one
     // another share no points.
     uint64_t words[3] = {Xxh3(name.data(), name.size()), rank, 0};
-    const auto old_size = static_cast<std::ptrdiff_t>(points_.size());
     for (; words[2] < points_per_instance_; ++words[2]) {
       points_.push_back({Xxh3(words, sizeof(words)), id});
     }
-    std::sort(points_.begin() + old_size, points_.end());
-    std::inplace_merge(points_.begin(), points_.begin() + old_size, points_.end());
   }
 
   void Remove(InstanceId id) {
+    Sort();
     points_.erase(std::remove_if(points_.begin(), points_.end(),
                                  [&](const Point& point) { return point.id == id; }),
                   points_.end());
+    sorted_ = points_.size();
   }
 
   // Calls visit(slot) for the eligible instances in the order of the ring from `hash` on, an
   // instance once for each of its points, until it returns true.
   template <typename Visit>
   void Walk(const PolicyInput& in, uint64_t hash, Visit visit) const {
+    Sort();
     const auto start =
         std::lower_bound(points_.begin(), points_.end(), hash,
                          [](const Point& point, uint64_t place) { return point.hash < place; });
@@ -65,8 +67,18 @@ class HashRing {
       return hash != other.hash ? hash < other.hash : id < other.id;
     }
   };
+
+  void Sort() const {
+    if (sorted_ == points_.size()) return;
+    const auto middle = points_.begin() + static_cast<std::ptrdiff_t>(sorted_);
+    std::sort(middle, points_.end());
+    std::inplace_merge(points_.begin(), middle, points_.end());
+    sorted_ = points_.size();
+  }
+
   const uint32_t points_per_instance_;
-  std::vector<Point> points_;
+  mutable std::vector<Point> points_;
+  mutable size_t sorted_ = 0;  // so many of them, from the first
 };
 
 }  // namespace prefixrouter

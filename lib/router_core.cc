@@ -191,12 +191,12 @@ Result<InstanceId> RouterCore::AddInstance(const InstanceOptions& options) {
   }
   if (++generations_[slot] == 0) generations_[slot] = 1;
   const InstanceId id = InstanceId::Make(slot, generations_[slot]);
+  homes_.InstanceAdded(id, options.name, options.rank);
   names_[key] = id;
   load_.Add(id, options);
   counters_.AddSlot(slot);
   index_.AddSlot(slot, options.capacity_blocks, Nanos(options_.predicted_ttl_s));
   policy_->InstanceAdded(id, options.name, options.rank);
-  homes_.InstanceAdded(id, options.name, options.rank);
   return id;
 }
 
@@ -385,36 +385,47 @@ PolicyInput RouterCore::MakeInput(const Query& query, Scratch& scratch) {
   scratch.ties.resize(in.size);
   scratch.penalty = load_.ready_count() == in.size ? nullptr : load_.penalty();
   scratch.candidates = scratch.choosable = load_.ready_count();
-  if (!request.allowed.empty() || request.max_ttft_s != 0) Mask(query, scratch, &in);
-  if (homes_.used()) FindHome(query, scratch, &in);
+  const bool masked = !request.allowed.empty() || request.max_ttft_s != 0;
+  if (masked) MaskForbidden(request, scratch, &in);
+  if (homes_.used() && scratch.candidates != 0) FindHome(query, scratch, &in);
+  if (masked) MaskSlow(query, scratch, &in);
   return in;
 }
 
-void RouterCore::Mask(const Query& query, Scratch& scratch, PolicyInput* input) {
-  const Request& request = query.request;
-  PolicyInput& in = *input;
+void RouterCore::MaskForbidden(const Request& request, Scratch& scratch, PolicyInput* in) {
   if (request.allowed.empty()) {
-    scratch.masked_eligible.assign(in.eligible, in.eligible + in.size);
+    scratch.masked_eligible.assign(in->eligible, in->eligible + in->size);
   } else {
-    scratch.masked_eligible.assign(in.size, 0);
+    scratch.masked_eligible.assign(in->size, 0);
+    scratch.candidates = 0;
     for (InstanceId id : request.allowed) {
-      if (load_.Live(id)) scratch.masked_eligible[id.slot()] = in.eligible[id.slot()];
+      if (!load_.Live(id) || scratch.masked_eligible[id.slot()] != 0) continue;
+      scratch.masked_eligible[id.slot()] = in->eligible[id.slot()];
+      scratch.candidates += in->eligible[id.slot()];
     }
   }
-  scratch.masked_penalty.assign(in.size, INFINITY);
-  scratch.candidates = scratch.choosable = 0;
-  for (uint32_t slot = 0; slot < in.size; ++slot) {
+  in->eligible = scratch.masked_eligible.data();
+}
+
+void RouterCore::MaskSlow(const Query& query, Scratch& scratch, PolicyInput* in) {
+  const double max_ttft_s = query.request.max_ttft_s;
+  scratch.masked_penalty.assign(in->size, INFINITY);
+  scratch.choosable = 0;
+  for (uint32_t slot = 0; slot < in->size; ++slot) {
     if (scratch.masked_eligible[slot] == 0) continue;
-    ++scratch.candidates;
-    if (request.max_ttft_s == 0 || PredictedTtft(query, in, slot) <= request.max_ttft_s) {
+    if (max_ttft_s == 0 || PredictedTtft(query, *in, slot) <= max_ttft_s) {
       scratch.masked_penalty[slot] = 0;
       ++scratch.choosable;
     } else {
       scratch.masked_eligible[slot] = 0;
     }
   }
-  in.eligible = scratch.masked_eligible.data();
   scratch.penalty = scratch.masked_penalty.data();
+  // Other routers do not know of the bound, so it does not move the home.
+  if (in->home != PolicyInput::kNoHome && scratch.masked_eligible[in->home] == 0) {
+    in->home = PolicyInput::kNoHome;
+    in->home_tokens = 0;
+  }
 }
 
 void RouterCore::FindHome(const Query& query, Scratch& scratch, PolicyInput* in) {
@@ -424,7 +435,8 @@ void RouterCore::FindHome(const Query& query, Scratch& scratch, PolicyInput* in)
   if (key == 0) return;
   const uint32_t home = homes_.Find(*in, key);
   if (home == PolicyInput::kNoHome) return;
-  // KV events tell who holds most of the branch; only if that is home may more be on its way there.
+  // KV events tell what of the branch is held anywhere. If home holds less, it is not at home; if
+  // not, more may be on its way there.
   if (EventDriven(home) && path.matched[home] < path.blocks && path.blocks > branch.start) return;
   const uint64_t shared = query.CachedTokens(branch.start);
   scratch.known_at_home = std::max(shared, query.CachedTokens(path.matched[home]));
@@ -481,9 +493,9 @@ Status RouterCore::ScoreWithoutLock(const Query& query, Scratch& scratch) {
 }
 
 uint32_t RouterCore::SessionSlot(const Query& query, const PolicyInput& in, uint32_t chosen) {
-  // What this router remembers others do not: their turns went home.
-  const InstanceId id = in.home != PolicyInput::kNoHome ? load_.id(in.home)
-                                                        : sessions_.Find(query.session, now_nanos_);
+  // With several routers its home is in the costs, and what this one remembers the others do not.
+  if (!custom_policy_ && in.home != PolicyInput::kNoHome) return Choice::kNone;
+  const InstanceId id = sessions_.Find(query.session, now_nanos_);
   if (!id.valid() || !load_.Live(id) || in.eligible[id.slot()] == 0) return Choice::kNone;
   const double extra = PredictedTtft(query, in, id.slot()) - PredictedTtft(query, in, chosen);
   return extra <= options_.session_slack_s ? id.slot() : Choice::kNone;

@@ -133,8 +133,11 @@ class RouterCore {
 
   // The policy's view of a request that has been matched.
   PolicyInput MakeInput(const Query& query, Scratch& scratch) PREFIX_ROUTER_REQUIRES(mutex_);
-  // Restricts the candidates to those that the request allows.
-  void Mask(const Query& query, Scratch& scratch, PolicyInput* input)
+  // Restrict the candidates to those that the request allows, and the choice to those below its
+  // bound on predicted TTFT.
+  void MaskForbidden(const Request& request, Scratch& scratch, PolicyInput* in)
+      PREFIX_ROUTER_REQUIRES(mutex_);
+  void MaskSlow(const Query& query, Scratch& scratch, PolicyInput* in)
       PREFIX_ROUTER_REQUIRES(mutex_);
   // Sets the input's home, when there are several routers.
   void FindHome(const Query& query, Scratch& scratch, PolicyInput* in)

@@ -61,9 +61,9 @@ struct Decision {
   // how many tokens of prefill are saved.
   uint64_t cached_credit_tokens = 0;
 
-  // Tokens that were taken off the chosen instance's uncached ones because other routers look for
-  // this prompt there, see PolicyInput::home_tokens. 0: it is not the prompt's home, or there is
-  // only one router.
+  // What it is worth that other routers look for this prompt on the chosen instance, see
+  // PolicyInput::home_tokens; prefix_cost has taken it off the uncached tokens. 0: it is not the
+  // prompt's home, or there is only one router.
   double home_tokens = 0;
 };
 

@@ -36,8 +36,10 @@ struct RouterOptions {
   std::optional<uint64_t> key_seed{};
   // Routers, this one included, that send requests to the same instances and do not know of each
   // other's. With more than one, prefix_cost (and a custom policy, by PolicyInput::home) prefers to
-  // place a session where the others will look for it: docs/policy.md, "Several routers". They need
-  // one key_seed, and must give the instances the same names and ranks. Range 1 to 1,000,000.
+  // place a session where the others will look for it, instead of where this one last sent it:
+  // docs/policy.md, "Several routers". They need one key_seed and one block_size (text_block_bytes
+  // for text), and must give the instances the same names and ranks. 2 KiB an instance. Range 1 to
+  // 1,000,000.
   uint32_t routers = 1;
   // Seed of the choice between near-ties. Default: drawn from the operating system.
   std::optional<uint64_t> random_seed{};
@@ -71,7 +73,7 @@ struct RouterOptions {
   // A session is forgotten when it has been silent for this long. In seconds, range 0.001 to 1e9.
   double session_ttl_s = 3600;
   // A session stays on its instance as long as that costs at most this much more time to first
-  // token than the best choice. In seconds, range 0 to 1e9.
+  // token than the best choice. Not where it has a home (see routers). In seconds, range 0 to 1e9.
   double session_slack_s = 0.25;
 
   // ---- Limits ---------------------------------------------------------------------------------

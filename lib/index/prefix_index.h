@@ -145,9 +145,11 @@ class PrefixIndex {
   // path->needs_block_keys, unless hash_any is set.
   void Match(const PromptKeys& prompt, Path* path, bool hash_any = false);
 
-  // The run that the prompt ends in, or would when it is inserted, begins with its branch. So it is
-  // the same for all turns of a session, and in every router that knows what they share with
-  // others. REQUIRES: `path` is of Match(prompt), with nothing in between and whole.
+  // The run that the prompt ends in, or would when it is inserted, begins with its branch; there is
+  // none when all of it is shared. So it is the same for all turns of a session that only grows,
+  // and in every index that knows what they share with others. (Of one that was rewritten, those
+  // that have seen it find another.) REQUIRES: `path` is of Match(prompt), with nothing in between
+  // and whole.
   static Branch BranchOf(const PromptKeys& prompt, const Path& path);
 
   // ---- Predicted residency --------------------------------------------------------------------

@@ -7,9 +7,6 @@
 namespace prefixrouter {
 namespace {
 
-constexpr double kFuture = 3;
-constexpr double kPrior = 2;
-constexpr double kPriorShare = 0.5;
 // About the last 50 prompts at home count.
 constexpr double kDecay = 0.98;
 
@@ -33,16 +30,8 @@ uint32_t Homes::Find(const PolicyInput& in, uint64_t branch_key) const {
   return home;
 }
 
-double Homes::Share(double unknown) const {
-  const double prior = kPrior * std::max(unknown, 1.0);
-  return (found_ + kPriorShare * prior) / (unknown_ + prior);
-}
-
-double Homes::Tokens(double unknown, double branch) const {
-  return Share(unknown) * (unknown + kFuture * branch);
-}
-
 void Homes::Learn(double unknown, double found) {
+  prompts_ = kDecay * prompts_ + 1;
   unknown_ = kDecay * unknown_ + unknown;
   found_ = kDecay * found_ + std::clamp(found, 0.0, unknown);
 }

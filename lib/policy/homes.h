@@ -18,10 +18,12 @@
 //            reported as cached. Where sessions have one turn, or the routers do not agree, it
 //            falls, and with it all that homes do
 //
-// Not thread-safe. O(log instances) to find; O(instances) when the fleet changes.
+// Not thread-safe. O(log instances) to find, times the share of instances that are no candidates;
+// O(instances) for the first time after the fleet has changed. 2 KiB an instance.
 #ifndef PREFIXROUTER_LIB_POLICY_HOMES_H_
 #define PREFIXROUTER_LIB_POLICY_HOMES_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -43,7 +45,9 @@ class Homes {
   // The slot of the candidate that is home to the branch, or PolicyInput::kNoHome.
   uint32_t Find(const PolicyInput& in, uint64_t branch_key) const;
   // What is taken off the work at home. Not negative.
-  double Tokens(double unknown, double branch) const;
+  double Tokens(double unknown, double branch) const {
+    return Share(unknown) * (unknown + kFuture * branch);
+  }
 
   // Of a prompt that was placed at home, `found` of `unknown` tokens were cached.
   void Learn(double unknown, double found);
@@ -52,13 +56,24 @@ class Homes {
 
  private:
   static constexpr uint32_t kPoints = 128;  // of an instance on the ring
+  static constexpr double kFuture = 3;
+  // Besides what was learned, so many prompts like the one in question speak for this share: one
+  // that is longer than most is more often of a session. But of at most so many times the mean
+  // length, so that they do not outweigh what was learned of short ones.
+  static constexpr double kPrior = 2;
+  static constexpr double kPriorShare = 0.5;
+  static constexpr double kPriorLongest = 4;
 
-  // kPrior prompts with so many unknown tokens speak for kPriorShare.
-  double Share(double unknown) const;
+  double Share(double unknown) const {
+    const double mean = prompts_ == 0 ? std::max(unknown, 1.0) : std::max(unknown_ / prompts_, 1.0);
+    const double prior = kPrior * std::clamp(unknown, mean, kPriorLongest * mean);
+    return (found_ + kPriorShare * prior) / (unknown_ + prior);
+  }
 
   const bool used_;
   HashRing ring_;
-  // Decaying sums.
+  // Decaying sums, of prompts placed at home.
+  double prompts_ = 0;
   double unknown_ = 0;
   double found_ = 0;
 };

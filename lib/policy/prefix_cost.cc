@@ -175,7 +175,9 @@ class PrefixCost final : public Policy {
       parts.uncached = cost > 0 ? parts.uncached - HomeSeconds(in, weights.miss)
                                 : -(parts.pending + parts.pressure);
     }
-    parts.requests = std::max(cost - parts.pending - parts.uncached - parts.pressure, 0.0);
+    const double rest = cost - parts.pending - parts.uncached - parts.pressure;
+    if (i == in.home) parts.uncached += std::min(rest, 0.0);  // it takes pressure off as well
+    parts.requests = std::max(rest, 0.0);
     return parts;
   }
 

@@ -42,6 +42,7 @@ TEST_CASE("After a storm of all calls no load is left", "[stress]") {
   const std::string policy = GENERATE(from_range(PolicyNames()));
   CAPTURE(policy);
   RouterOptions options;
+  options.routers = 3;
   options.policy = policy;
   options.index_budget_bytes = 1 << 18;
   options.max_sessions = 50;
@@ -433,6 +434,7 @@ TEST_CASE("Threads that share a prefix keep what each of them has routed", "[str
         Tokens other = random.Random(700);
         const Result<ScoreTable> table = fleet.router().Score(Request::FromTokens(other));
         wrong += !table.ok();
+        if (!table.ok()) continue;
         for (const ScoreRow& row : table->rows) wrong += row.cached_tokens != 0;
       }
     });

@@ -154,7 +154,8 @@ typedef struct prefix_router_options {
   // A session silent for this long is forgotten. Seconds, 0.001 to 1e9; default 3600.
   double session_ttl_s;
   // A session stays on its instance as long as that costs at most this much more time to first
-  // token than the best choice. Seconds, up to 1e9, or PREFIX_ROUTER_ZERO; default 0.25.
+  // token than the best choice. Not where it has a home (see routers). Seconds, up to 1e9, or
+  // PREFIX_ROUTER_ZERO; default 0.25.
   double session_slack_s;
 
   // Memory of the prefix index, a hard limit. Bytes, at least 65,536; default 2^30. Plan 9 bytes
@@ -187,8 +188,9 @@ typedef struct prefix_router_options {
   // From ABI 1.3 on.
   // Routers, this one included, that send requests to the same instances and do not know of each
   // other's. With more than one, prefix_cost (and a policy callback, by its input's home) prefers
-  // to place a session where the others will look for it. They need one key_seed, and must give the
-  // instances the same names and ranks. 1 to 1,000,000; default 1.
+  // to place a session where the others will look for it, instead of where this one last sent it.
+  // They need one key_seed and one block_size (text_block_bytes for text), and must give the
+  // instances the same names and ranks. 2 KiB an instance. 1 to 1,000,000; default 1.
   uint32_t routers;
   uint32_t reserved2;
 } prefix_router_options;
@@ -340,9 +342,9 @@ typedef struct prefix_router_decision {
   uint64_t cached_credit_tokens;
 
   // From ABI 1.3 on.
-  // Tokens that were taken off the chosen instance's uncached ones because other routers look for
-  // this prompt there (prefix_router_policy_input.home_tokens). 0: it is not the prompt's home, or
-  // there is only one router.
+  // What it is worth that other routers look for this prompt on the chosen instance
+  // (prefix_router_policy_input.home_tokens); prefix_cost has taken it off the uncached tokens. 0:
+  // it is not the prompt's home, or there is only one router.
   double home_tokens;
 } prefix_router_decision;
 

@@ -96,7 +96,7 @@ void Declare(CLI::App* app, Arguments* a) {
       ->capture_default_str();
   name("--level", &a->level, "Choose the rate: half, knee or past (docs/simulator.md)",
        {"half", "knee", "past"});
-  app->add_option("--routers", s.routers, "Independent routers, 1 to 1024")
+  app->add_option("--routers", s.routers, "Routers, which know how many they are, 1 to 1024")
       ->check(WholeNumber(1, 1024))
       ->capture_default_str();
   app->add_flag("--closed-loop", s.closed_loop, "Turns of a session wait for the one before");

@@ -127,9 +127,10 @@ void BindDecisionClass(py::module_& module) {
        "int: ``cached_tokens``, those that KV events place below the GPU at their weight\n"
        "(``cpu_tier_weight`` and so on): how many tokens of prefill are saved.");
   Bind(cls, "home_tokens", &Decision::home_tokens,
-       "float: tokens that were taken off the chosen instance's uncached ones because other\n"
-       "routers look for this prompt there (``PolicyInput.home_tokens``). 0: it is not the\n"
-       "prompt's home, or there is only one router.");
+       "float: what it is worth, in tokens, that other routers look for this prompt on the chosen\n"
+       "instance (``PolicyInput.home_tokens``); ``prefix_cost`` has taken it off the uncached "
+       "ones.\n"
+       "0: it is not the prompt's home, or there is only one router.");
   Bind(cls, "predicted_ttft_s", &Decision::predicted_ttft_s,
        "float: predicted time to first token, in seconds.");
   Bind(cls, "cost", &Decision::cost, "CostParts: cost of the chosen instance.");
@@ -165,9 +166,10 @@ void BindScoreRow(py::module_& module) {
   Bind(cls, "cached_tokens", &ScoreRow::cached_tokens, "int: tokens of the prompt that it holds.");
   Bind(cls, "cached_credit_tokens", &ScoreRow::cached_credit_tokens,
        "int: the same by the weights of the tiers that they lie in.");
-  Bind(cls, "home_tokens", &ScoreRow::home_tokens,
-       "float: tokens that are taken off its uncached ones because other routers look for this\n"
-       "prompt there; 0 where they do not.");
+  Bind(
+      cls, "home_tokens", &ScoreRow::home_tokens,
+      "float: what it is worth, in tokens, that other routers look for this prompt there; 0 where\n"
+      "they do not.");
   Bind(cls, "predicted_ttft_s", &ScoreRow::predicted_ttft_s,
        "float: predicted time to first token, in seconds.");
   Bind(cls, "cost", &ScoreRow::cost, "CostParts: its cost.");

@@ -48,12 +48,12 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def post(port, body, headers=()):
-    """Status, body and the router's header of an answer."""
+def post(port, body, headers=(), wanted="X-Prefix-Router"):
+    """Status, body and a header, by default the router's, of an answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     connection.request("POST", "/v1/completions", body, dict(headers))
     answer = connection.getresponse()
-    result = answer.status, answer.read().decode(), answer.getheader("X-Prefix-Router")
+    result = answer.status, answer.read().decode(), answer.getheader(wanted)
     connection.close()
     return result
 
@@ -99,13 +99,14 @@ def check_routing(port, engines):
 
 def check_workers(port):
     """Whichever worker a session's requests come to, one instance gets them."""
-    used = set()
-    for session in range(10):
-        answers = {post(port, f"{session} of {n} " * 40, {"X-Session-Id": f"s{session}"})[1]
-                   for n in range(12)}
-        assert len(answers) == 1, (session, answers)
-        used |= answers
-    assert len(used) == 2, used
+    instances, workers = set(), set()
+    for session in range(40):
+        name = {"X-Session-Id": f"s{session}"}
+        answers = [post(port, f"{session} of {n} " * 40, name, "X-Worker")[1:] for n in range(6)]
+        assert len({instance for instance, _ in answers}) == 1, (session, answers)
+        instances |= {instance for instance, _ in answers}
+        workers |= {worker for _, worker in answers}
+    assert len(instances) == 2 and len(workers) > 1, (instances, workers)
 
 
 def run(work, config, check):
@@ -144,7 +145,8 @@ def main(argv):
     # With reuseport the system spreads connections over the workers.
     run(work, config([start_engine(), start_engine()],
                      ("worker_processes 1;", "worker_processes 4;"),
-                     ("listen 127.0.0.1:8080;", "listen 127.0.0.1:8080 reuseport;")),
+                     ("listen 127.0.0.1:8080;", "listen 127.0.0.1:8080 reuseport;"),
+                     ("proxy_pass", "add_header X-Worker $pid; proxy_pass")),
         check_workers)
     print("nginx: all passed")
 

@@ -154,8 +154,8 @@ typedef struct prefix_router_options {
   // A session silent for this long is forgotten. Seconds, 0.001 to 1e9; default 3600.
   double session_ttl_s;
   // A session stays on its instance as long as that costs at most this much more time to first
-  // token than the best choice. Not where it has a home (see routers). Seconds, up to 1e9, or
-  // PREFIX_ROUTER_ZERO; default 0.25.
+  // token than the best choice; at its home, if it has one (see routers), as long as that costs at
+  // most the home_share of this. Seconds, up to 1e9, or PREFIX_ROUTER_ZERO; default 0.25.
   double session_slack_s;
 
   // Memory of the prefix index, a hard limit. Bytes, at least 65,536; default 2^30. Plan 9 bytes

@@ -493,12 +493,18 @@ Status RouterCore::ScoreWithoutLock(const Query& query, Scratch& scratch) {
 }
 
 uint32_t RouterCore::SessionSlot(const Query& query, const PolicyInput& in, uint32_t chosen) {
-  // With several routers its home is in the costs, and what this one remembers the others do not.
-  if (!custom_policy_ && in.home != PolicyInput::kNoHome) return Choice::kNone;
-  const InstanceId id = sessions_.Find(query.session, now_nanos_);
+  InstanceId id;
+  double slack_s = options_.session_slack_s;
+  if (!custom_policy_ && in.home != PolicyInput::kNoHome) {
+    // What this router remembers the others do not. They go home, as far as that has come true.
+    id = load_.id(in.home);
+    slack_s *= homes_.share();
+  } else {
+    id = sessions_.Find(query.session, now_nanos_);
+  }
   if (!id.valid() || !load_.Live(id) || in.eligible[id.slot()] == 0) return Choice::kNone;
   const double extra = PredictedTtft(query, in, id.slot()) - PredictedTtft(query, in, chosen);
-  return extra <= options_.session_slack_s ? id.slot() : Choice::kNone;
+  return extra <= slack_s ? id.slot() : Choice::kNone;
 }
 
 // Matches the request, hashing it as far as that needs. Leaves the lock for all long hashing, and

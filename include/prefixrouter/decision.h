@@ -16,7 +16,7 @@ enum class Rule : int32_t {
   kLowestCost = 0,  // the policy gave it the lowest cost
   kNearTie = 1,     // among costs that differ too little to matter: the least busy, then by chance
   kOnlyCandidate = 2,  // no other instance was ready and allowed
-  kSession = 3,        // it holds the session, and is not much slower than the best
+  kSession = 3,        // it holds the session or is its home, and is not much slower than the best
 };
 
 inline constexpr int kRuleCount = 4;

@@ -73,7 +73,8 @@ struct RouterOptions {
   // A session is forgotten when it has been silent for this long. In seconds, range 0.001 to 1e9.
   double session_ttl_s = 3600;
   // A session stays on its instance as long as that costs at most this much more time to first
-  // token than the best choice. Not where it has a home (see routers). In seconds, range 0 to 1e9.
+  // token than the best choice. If it has a home (see routers) it stays there instead, as long as
+  // that costs at most RouterStats::home_share of this. In seconds, range 0 to 1e9.
   double session_slack_s = 0.25;
 
   // ---- Limits ---------------------------------------------------------------------------------

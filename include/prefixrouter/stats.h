@@ -101,8 +101,8 @@ struct RouterStats {
 
   // Several routers in front of one fleet (RouterOptions::routers): requests that were placed where
   // the others look for them, since Create, and the share of what this router did not know to be
-  // there that engines then reported as cached: learned, 0 to 1, and one half until then. 0 with one
-  // router, and with policies that have no homes.
+  // there that engines then reported as cached: learned, 0 to 1, and one half until then. 0 with
+  // one router, and with policies that have no homes.
   uint64_t requests_at_home = 0;
   double home_share = 0;
 

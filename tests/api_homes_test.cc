@@ -238,7 +238,8 @@ TEST_CASE("where KV events tell that another one holds a session, it does not go
   }
 }
 
-TEST_CASE("policies that do not look at what is cached have no homes; custom ones do", "[api]") {
+TEST_CASE("policies that do not look at what is cached have no homes, but custom ones do",
+          "[api]") {
   PromptMaker prompts(7);
   const Tokens prompt = prompts.Random(320);
   RouterOptions options = OneOf(4);

@@ -99,7 +99,8 @@ TEST_CASE("a stream that sees a publisher begin clears once and applies in order
   CHECK(stats.last_applied_s == 103);
 }
 
-TEST_CASE("an applied payload is the caller's own memory; a held one lasts until the next call") {
+TEST_CASE(
+    "an applied payload is the caller's own memory, and a held one lasts until the next call") {
   KvEventStream stream = Make();
   const std::string first = "first";
   auto actions = stream.Live(0, first, 0);

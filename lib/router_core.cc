@@ -296,7 +296,7 @@ bool RouterCore::EndLease(LeaseId id, LeaseEnd end, const FinishInfo& info, int6
       break;
   }
   index_.Unpin(lease.pinned, now_nanos);
-  load_.Release(lease);
+  load_.Release(lease, now_nanos);
   awaited_.Settle(lease.instance.slot(), lease.awaited, now_nanos);  // may find no memory
   if (info.output_tokens > 0) stats_.output_tokens += static_cast<uint64_t>(info.output_tokens);
   if (info.engine_cached_tokens >= 0) {
@@ -619,7 +619,7 @@ Result<Decision> RouterCore::Decide(Query& query, Scratch& scratch, LeaseId* lea
   ++sequence_;
   counters_.Count(scratch.thread, decision);
   if (slot == in.home) ++stats_.requests_at_home;
-  load_.CountUncached(decision.uncached_tokens());
+  load_.CountRequest(decision.uncached_tokens(), now);
   if (query.session != 0) sessions_.Set(query.session, decision.instance, now);
 
   const InsertResult inserted = index_.Insert(slot, query.keys, &path, now, lease != nullptr);

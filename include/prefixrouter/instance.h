@@ -66,7 +66,11 @@ struct EngineLoad {
   int64_t running_requests = -1;  // requests in the engine's batch
   int64_t waiting_requests = -1;  // requests in the engine's queue
   double kv_usage = -1;           // share of KV blocks in use by running requests, 0 to 1
-  double age_s = 0;               // how old the figures are at the time of the call, >= 0
+  // How old the figures are at the time of the call, >= 0. The requests that the router had on the
+  // instance at that time are taken off, and with RouterOptions::routers what the others are
+  // expected to have sent since is added; without the age a request of its own that they do not
+  // show yet would hide one of another router.
+  double age_s = 0;
 
   // Nothing is reported.
   bool empty() const { return running_requests < 0 && waiting_requests < 0 && kv_usage < 0; }

@@ -6,9 +6,11 @@
 namespace prefixrouter {
 namespace {
 
-// The model remembers about 200 requests, a factor about ten.
+// The model remembers about 200 requests, a recent factor ten, a lasting one and the spread fifty.
 constexpr double kModelDecay = 0.995;
-constexpr double kFactorDecay = 0.9;
+constexpr double kRecentDecay = 0.9;
+constexpr double kLastingDecay = 0.98;
+constexpr double kSpreadDecay = 0.98;
 // Of the prior: as many samples as what it says weighs. The slope's is weak, so that a wrong rate
 // is corrected at once; the overhead's keeps it at 0 where prompts are too alike to tell.
 constexpr double kOverheadPrior = 1;
@@ -30,12 +32,27 @@ constexpr double kFactorNoise = 0.1;
 constexpr double kFactorNoiseOfOne = 0.8;
 constexpr double kFactorMin = 1e-3;
 constexpr double kFactorMax = 1e3;
-constexpr double kFadeAfterNanos = 10e9;
-constexpr double kFade = 0.97;  // a second
+// Before anything is known of the spread: three samples of this variance, and none between
+// instances.
+constexpr double kSpreadPrior = 3;
+constexpr double kSampleVariance = 0.3;
+constexpr double kSampleVarianceMin = 0.02;
+constexpr double kLongestLogarithm = 3;
+constexpr double kWanderInMean = 0.5;
+constexpr double kNoiseDeviations = 4;  // that a factor is hardly ever off by
+constexpr double kFadeAfter_s = 10;
+constexpr double kFade = 0.95;       // a second
+constexpr double kForgotten = 0.01;  // samples
 
 constexpr double kScaleStep = 0.05;
 constexpr double kScaleMin = 1.0 / 64;
 constexpr double kScaleMax = 64;
+
+// Logarithm of observed / modelled time of one request, as far as it is believed.
+double SampleLogarithm(double modelled_s, double observed_s) {
+  const double ratio = std::max(observed_s, kShortest) / std::max(modelled_s, kShortest);
+  return std::clamp(std::log(ratio), -kLongestLogarithm, kLongestLogarithm);
+}
 
 }  // namespace
 
@@ -69,27 +86,71 @@ void TtftModel::Add(double prefill_s, double ttft_s) {
 }
 
 void SpeedFactor::Add(double modelled_s, double observed_s, int64_t now_nanos) {
-  observed_s_ = observed_s_ * kFactorDecay + std::clamp(observed_s, 0.0, kLongest);
-  modelled_s_ = modelled_s_ * kFactorDecay + std::clamp(modelled_s, kShortest, kLongest);
-  ++samples_;
+  const auto add = [](double decay, double value, double* sum) { *sum = *sum * decay + value; };
+  const double logarithm = SampleLogarithm(modelled_s, observed_s);
+  add(kRecentDecay, 1, &samples_);
+  add(kRecentDecay, std::clamp(observed_s, 0.0, kLongest), &observed_s_);
+  add(kRecentDecay, std::clamp(modelled_s, kShortest, kLongest), &modelled_s_);
+  add(kRecentDecay, logarithm, &recent_);
+  add(kLastingDecay, 1, &lasting_samples_);
+  add(kLastingDecay, logarithm, &lasting_);
   last_nanos_ = now_nanos;
+  faded_s_ = 0;
 }
 
-double SpeedFactor::factor() const {
-  if (samples_ == 0) return 1;
-  const double ratio = std::clamp(observed_s_ / modelled_s_, kFactorMin, kFactorMax);
-  const double difference = std::log(ratio);
-  const double noise = std::max(kFactorNoise, kFactorNoiseOfOne / samples_);
-  const double trust = std::clamp((std::abs(difference) - noise) / (2 * noise), 0.0, 1.0);
-  return std::exp(difference * trust);
+double SpeedFactor::observed() const {
+  return any() ? std::log(std::clamp(observed_s_ / modelled_s_, kFactorMin, kFactorMax)) : 0;
 }
 
-bool SpeedFactor::Fade(int64_t now_nanos) {
-  const double age_nanos = static_cast<double>(now_nanos) - static_cast<double>(last_nanos_);
-  if (samples_ == 0 || age_nanos < kFadeAfterNanos) return false;
-  const double before = factor();
-  observed_s_ = modelled_s_ * std::pow(observed_s_ / modelled_s_, kFade);
-  return factor() != before;
+double SpeedFactor::factor(const SpeedSpread& spread) const {
+  if (!any()) return 1;
+  const double difference = observed();
+  const double noise = std::max({kFactorNoise, kFactorNoiseOfOne / samples_, spread.noise()});
+  const double significant = std::clamp((std::abs(difference) - noise) / (2 * noise), 0.0, 1.0);
+  const double known = samples_ * spread.ratio();
+  return std::exp(difference * std::max(significant, known / (known + 1)));
+}
+
+void SpeedFactor::Fade(int64_t now_nanos) {
+  const double age_s = 1e-9 * (static_cast<double>(now_nanos) - static_cast<double>(last_nanos_));
+  const double fading_s = age_s - kFadeAfter_s;
+  if (!any() || fading_s <= faded_s_) return;
+  const double kept = std::pow(kFade, fading_s - faded_s_);
+  faded_s_ = fading_s;
+  for (double* const sum : {&samples_, &observed_s_, &modelled_s_, &recent_}) *sum *= kept;
+  if (samples_ < kForgotten) *this = SpeedFactor();
+}
+
+void SpeedSpread::Add(const SpeedFactor& before, double modelled_s, double observed_s) {
+  if (!before.any()) return;
+  const double sample = SampleLogarithm(modelled_s, observed_s);
+  const double lasting = before.lasting();
+  const auto add = [](double value, double* sum) { *sum = *sum * kSpreadDecay + value; };
+  add(1, &samples_);
+  add(sample, &sample_);
+  add(sample * sample, &squares_);
+  add(lasting, &lasting_);
+  add(sample * lasting, &products_);
+  if (!before.learned()) return;  // a difference of few samples is theirs
+  const double wandered = before.recent() - lasting;
+  add(1, &wandering_);
+  add(wandered * wandered, &wander_);
+}
+
+double SpeedSpread::ratio() const {
+  if (samples_ == 0) return 0;
+  const double wander = wandering_ == 0 ? 0 : wander_ / wandering_ * samples_;
+  const double samples = samples_ + kSpreadPrior;
+  // What a factor wanders by is in the mean of the last fifty too, and so in the products.
+  const double common = products_ - sample_ * lasting_ / samples_ - kWanderInMean * wander;
+  const double between = std::max(common, 0.0) / samples;
+  const double all =
+      (squares_ - sample_ * sample_ / samples_ + kSpreadPrior * kSampleVariance) / samples;
+  return between / std::max(all - between, kSampleVarianceMin);
+}
+
+double SpeedSpread::noise() const {
+  return wandering_ == 0 ? 0 : kNoiseDeviations * std::sqrt(wander_ / wandering_);
 }
 
 bool CapacityScale::AddReport(double prompt_tokens, double predicted_cached_tokens,

@@ -12,9 +12,14 @@
 // prompt of which 50 tokens are new still takes a step or two of its engine. An instance with short
 // prompts would look slower than one with long ones.
 //
-// SpeedFactor, of an instance: observed / modelled time of about its last ten requests. What is
-// used of it ignores differences that may be noise, and fades when nothing new is observed, so that
-// an instance that looked slow once is tried again.
+// SpeedFactor, of an instance: observed / modelled time of its last requests. How much of it is
+// used depends on how many they were and on SpeedSpread. They count less and less when nothing new
+// is observed, so that an instance that looked slow once is tried again.
+//
+// SpeedSpread, of the fleet: how far its instances' speeds are apart, and how much such a factor
+// changes by chance. Where speeds differ, a single request tells much of an instance of which
+// nothing else is known; where they do not, ten requests that were slow had others before them that
+// this router does not see.
 //
 // CapacityScale: true capacity / configured capacity. When the engine finds less of a prompt cached
 // than predicted, the router believes in blocks that are evicted already; when it finds more, the
@@ -44,26 +49,68 @@ class TtftModel {
   double slope_ = 1;
 };
 
+class SpeedSpread;
+
 class SpeedFactor {
  public:
   void Add(double modelled_s, double observed_s, int64_t now_nanos);
-  // At least kEnough samples: it no longer is what was configured.
+  bool any() const { return samples_ > 0; }
+  // About eight samples or more: it no longer is what was configured.
   bool learned() const { return samples_ >= kEnough; }
-  // What times are multiplied by: 1 where it differs by less than 10 %; above 30 % what was
-  // observed, in between a mixture. Of fewer than kEnough samples only a greater difference counts:
-  // one must show a factor of 2.2 before any of it is believed, and of 11 before all of it is.
-  double factor() const;
-  // Lets the factor fade towards 1 when nothing was added lately. To be called about once a second.
-  // True if it has changed.
-  bool Fade(int64_t now_nanos);
+  // Logarithm of observed / modelled time of about the last ten samples; 0 without any.
+  double observed() const;
+  // The means of the samples' own logarithms, at most 3 each, of the last ten and of the last
+  // fifty: one request that was stalled moves them little.
+  double recent() const { return samples_ > 0 ? recent_ / samples_ : 0; }
+  double lasting() const { return lasting_samples_ > 0 ? lasting_ / lasting_samples_ : 0; }
+  // What times are multiplied by. In a fleet whose speeds are alike it is 1 where the recent factor
+  // differs by less than 10 %; above 30 % what was observed, in between a mixture. Of few samples,
+  // and where factors change by chance, only a greater difference counts: one sample must show a
+  // factor of 2.2 before any of it is believed, and of 11 before all of it is. The more the fleet's
+  // speeds differ, the more is believed at least: n / (n + 1 / spread.ratio()) of the logarithm,
+  // the best guess from n samples when both are normally distributed (empirical Bayes: B. Efron and
+  // C. Morris, "Stein's estimation rule and its competitors", JASA 68, 1973).
+  double factor(const SpeedSpread& spread) const;
+  // Makes what was observed count less, by 5 % a second, when nothing was added for ten seconds; in
+  // the end it is forgotten. To be called about once a second.
+  void Fade(int64_t now_nanos);
 
  private:
-  static constexpr uint32_t kEnough = 8;
+  static constexpr double kEnough = 5.6;  // decaying count of eight samples
 
+  // Sums over samples, decaying: ten count, of lasting_ fifty.
+  double samples_ = 0;
   double observed_s_ = 0;
   double modelled_s_ = 0;
-  uint32_t samples_ = 0;
+  double recent_ = 0;  // logarithms
+  double lasting_samples_ = 0;
+  double lasting_ = 0;
   int64_t last_nanos_ = INT64_MIN;
+  double faded_s_ = 0;  // since then
+};
+
+class SpeedSpread {
+ public:
+  // One more sample of an instance, with its factor before that. The first of an instance tells
+  // nothing.
+  void Add(const SpeedFactor& before, double modelled_s, double observed_s);
+  // Variance between the instances' true factors / variance of one sample, of logarithms; >= 0.
+  double ratio() const;
+  // How far a recent factor is off by chance, at the most; of logarithms, >= 0.
+  double noise() const;
+
+ private:
+  // Sums over samples, decaying. What a sample is off by has little to do with what those long
+  // before it were off by, so the covariance of both is the variance of what they have in common:
+  // the instance's true factor.
+  double samples_ = 0;
+  double sample_ = 0;    // sum of logarithms
+  double squares_ = 0;   // sample^2
+  double lasting_ = 0;   // of the sample's instance, before
+  double products_ = 0;  // sample * lasting
+  // The same, of samples of instances with enough of them.
+  double wandering_ = 0;
+  double wander_ = 0;  // (recent - lasting)^2
 };
 
 class CapacityScale {

@@ -23,6 +23,7 @@ LoadTable::LoadTable(const RouterOptions& options)
     : default_rate_(options.default_prefill_tokens_per_s),
       calibrate_(options.calibrate),
       report_max_age_nanos_(static_cast<int64_t>(options.report_max_age_s * 1e9)),
+      others_(options.routers),
       mean_uncached_tokens_(kTypicalUncachedTokens) {}
 
 // ---- Instances ---------------------------------------------------------------------------------
@@ -50,6 +51,7 @@ void LoadTable::Add(InstanceId id, const InstanceOptions& options) {
   instance.options = options;
   ids_[slot] = id;
   weight_[slot] = static_cast<float>(options.weight);
+  others_.InstanceAdded(slot);
   ++live_count_;
   UpdateRate(slot);
   UpdateState(slot);
@@ -60,6 +62,7 @@ void LoadTable::Remove(InstanceId id) {
   requests_waiting_ -= instances_[slot].requests_waiting;
   external_waiting_ -= instances_[slot].faded_waiting;
   instances_[slot] = Instance();
+  others_.InstanceRemoved(slot);
   fluid_total_ -= fluid_[slot];
   for (LineVector<float>* array :
        {&pending_, &lease_pending_, &fluid_, &external_pending_, &external_requests_, &requests_,
@@ -94,12 +97,17 @@ void LoadTable::Report(InstanceId id, const EngineLoad& load, int64_t now_nanos)
   const double running = static_cast<double>(std::max<int64_t>(load.running_requests, 0));
   const double waiting = static_cast<double>(std::max<int64_t>(load.waiting_requests, 0));
   instance.reported = any_report_ = true;
-  instance.external_requests =
-      std::max(running + waiting - static_cast<double>(instance.requests_in_flight), 0.0);
-  instance.external_waiting =
-      std::max(waiting - static_cast<double>(instance.requests_waiting), 0.0);
   instance.report = load;
-  instance.report_nanos = now_nanos - static_cast<int64_t>(std::min(load.age_s, 1e9) * 1e9);
+  const int64_t age_nanos = static_cast<int64_t>(std::min(load.age_s, 1e9) * 1e9);
+  instance.report_nanos = std::max(now_nanos, INT64_MIN + age_nanos) - age_nanos;
+  if (age_nanos > 0) any_aged_report_ = true;
+  NoteOwn(&instance, now_nanos);
+  const OwnRequests own = instance.history.At(instance.report_nanos, Own(instance));
+  instance.external_requests = std::max(running + waiting - own.in_flight, 0.0);
+  instance.external_waiting = std::max(waiting - own.waiting, 0.0);
+  if (load.running_requests >= 0 || load.waiting_requests >= 0) {
+    others_.Reported(id.slot(), instance.external_requests, now_nanos);
+  }
   FadeReport(id.slot(), now_nanos);
 }
 
@@ -112,6 +120,7 @@ void LoadTable::Reserve(LeaseRecord* record) {
   ++instance.requests_in_flight;
   ++instance.requests_waiting;
   ++requests_waiting_;
+  NoteOwn(&instance, lease.started_nanos);
   instance.pending_tokens += static_cast<int64_t>(lease.uncached_tokens());
   instance.kv_tokens += static_cast<int64_t>(lease.kv_tokens);
   UpdateRequests(slot);
@@ -124,6 +133,7 @@ void LoadTable::FirstToken(const LeaseRecord& lease, int64_t now_nanos) {
   Instance& instance = instances_[slot];
   --instance.requests_waiting;
   --requests_waiting_;
+  NoteOwn(&instance, now_nanos);
   instance.pending_tokens -= static_cast<int64_t>(lease.uncached_tokens());
   UpdateRequests(slot);
   UpdatePending(slot);
@@ -134,7 +144,9 @@ void LoadTable::FirstToken(const LeaseRecord& lease, int64_t now_nanos) {
     // Clocks may have any value, even such that the difference is no int64_t.
     const double ttft_s =
         1e-9 * (static_cast<double>(now_nanos) - static_cast<double>(lease.started_nanos));
-    instance.speed.Add(model_.Predict(prefill_s) / relative_rate, ttft_s, now_nanos);
+    const double modelled_s = model_.Predict(prefill_s) / relative_rate;
+    speed_spread_.Add(instance.speed, modelled_s, ttft_s);
+    instance.speed.Add(modelled_s, ttft_s, now_nanos);
     model_.Add(prefill_s, ttft_s * relative_rate);
     const double moved = model_.slope() / slope_in_use_;
     if (moved < 1 - kSlopeStep || moved > 1 + kSlopeStep) {
@@ -150,7 +162,7 @@ double LoadTable::ConfiguredRate(const InstanceOptions& options) const {
   return options.prefill_tokens_per_s > 0 ? options.prefill_tokens_per_s : default_rate_;
 }
 
-void LoadTable::Release(const LeaseRecord& lease) {
+void LoadTable::Release(const LeaseRecord& lease, int64_t now_nanos) {
   const uint32_t slot = lease.instance.slot();
   Instance& instance = instances_[slot];
   --instance.requests_in_flight;
@@ -161,6 +173,7 @@ void LoadTable::Release(const LeaseRecord& lease) {
     instance.pending_tokens -= static_cast<int64_t>(lease.uncached_tokens());
     UpdatePending(slot);
   }
+  NoteOwn(&instance, now_nanos);
   UpdateRequests(slot);
 }
 
@@ -191,10 +204,11 @@ void LoadTable::AddFluid(InstanceId id, uint64_t uncached_tokens) {
   UpdatePending(id.slot());
 }
 
-void LoadTable::CountUncached(uint64_t tokens) {
+void LoadTable::CountRequest(uint64_t uncached_tokens, int64_t now_nanos) {
   // At least 1: where everything is cached it would become subnormal, which is slow.
-  const double uncached = std::max(static_cast<double>(tokens), 1.0);
+  const double uncached = std::max(static_cast<double>(uncached_tokens), 1.0);
   mean_uncached_tokens_ = kMeanDecay * mean_uncached_tokens_ + (1 - kMeanDecay) * uncached;
+  others_.Sent(now_nanos);
 }
 
 void LoadTable::UpdateRequests(uint32_t slot) {
@@ -213,7 +227,7 @@ void LoadTable::UpdatePending(uint32_t slot) {
 
 void LoadTable::UpdateRate(uint32_t slot) {
   const Instance& instance = instances_[slot];
-  const double factor = calibrate_ ? slope_in_use_ * instance.speed.factor() : 1;
+  const double factor = calibrate_ ? slope_in_use_ * instance.speed.factor(speed_spread_) : 1;
   const double rate = std::clamp(ConfiguredRate(instance.options) / factor, 1e-6, 1e9);
   tokens_per_s_[slot] = static_cast<float>(rate);
   seconds_per_token_[slot] = static_cast<float>(1 / (rate * weight_[slot]));
@@ -226,7 +240,10 @@ void LoadTable::UpdateRates() {
 void LoadTable::FadeFactors(int64_t now_nanos) {
   next_factor_fade_nanos_ = std::min(now_nanos, INT64_MAX - kFadeFactorsNanos) + kFadeFactorsNanos;
   for (uint32_t slot = 0; slot < instances_.size(); ++slot) {
-    if (instances_[slot].speed.Fade(now_nanos)) UpdateRate(slot);
+    SpeedFactor& speed = instances_[slot].speed;
+    if (!speed.any()) continue;
+    speed.Fade(now_nanos);
+    UpdateRate(slot);  // what is believed of it changes with the fleet's spread as well
   }
 }
 
@@ -258,15 +275,17 @@ void LoadTable::Refresh(int64_t now_nanos) {
 void LoadTable::FadeReport(uint32_t slot, int64_t now_nanos) {
   Instance& instance = instances_[slot];
   if (!instance.reported) return;
-  const double age = static_cast<double>(now_nanos - instance.report_nanos) /
-                     static_cast<double>(report_max_age_nanos_);
+  const double age_nanos =
+      static_cast<double>(now_nanos) - static_cast<double>(instance.report_nanos);
+  const double age = age_nanos / static_cast<double>(report_max_age_nanos_);
   const double share = std::clamp(2 * (1 - age), 0.0, 1.0);
   if (share > 0) any_report_ = true;  // it has to fade further
-  const double waiting = instance.external_waiting * share;
+  const double sent_since = others_.Expected(slot, 1e-9 * age_nanos, now_nanos);
+  const double waiting = (instance.external_waiting + sent_since) * share;
   external_waiting_ += waiting - instance.faded_waiting;
   instance.faded_waiting = waiting;
   external_pending_[slot] = static_cast<float>(waiting * mean_uncached_tokens_);
-  external_requests_[slot] = static_cast<float>(instance.external_requests * share);
+  external_requests_[slot] = static_cast<float>((instance.external_requests + sent_since) * share);
   kv_usage_[slot] = static_cast<float>(std::max(instance.report.kv_usage, 0.0) * share);
   UpdateRequests(slot);
   UpdatePending(slot);

@@ -4,8 +4,9 @@
 //   leases   exact: requests in flight, uncached tokens before the first token, KV tokens
 //   fluid    requests routed without a lease: their uncached tokens drain at the prefill rate
 //   reports  what engines say. The router's own requests are part of it, so only what exceeds its
-//            own counts is added, as the work of other gateways. A report counts whole for half of
-//            report_max_age_s, then fades to nothing.
+//            own counts of that time is added, as the work of other gateways, and what those are
+//            expected to have sent since. A report counts whole for half of report_max_age_s, then
+//            fades to nothing.
 //
 // The arrays hold floats: token counts up to 2^24 are exact in them, costs need no more, and four
 // or eight are scored by one instruction. Counts are kept as integers beside them.
@@ -25,6 +26,8 @@
 #include "lib/base/vector.h"
 #include "lib/load/calibration.h"
 #include "lib/load/lease_table.h"
+#include "lib/load/load_history.h"
+#include "lib/load/other_routers.h"
 #include "prefixrouter/instance.h"
 #include "prefixrouter/options.h"
 #include "prefixrouter/policy.h"
@@ -55,14 +58,14 @@ class LoadTable {
   void Reserve(LeaseRecord* lease);
   // Releases the pending tokens, and learns the prefill rate.
   void FirstToken(const LeaseRecord& lease, int64_t now_nanos);
-  void Release(const LeaseRecord& lease);
+  void Release(const LeaseRecord& lease, int64_t now_nanos);
   // Learns from cached tokens that an engine has reported. True if capacity_blocks has changed.
   bool LearnCapacity(const LeaseRecord& lease, uint64_t reported_cached_tokens, bool index_full);
   // What storing on the instance pushes out, as PolicyInput::displacement has it.
   void SetDisplacement(InstanceId id, float displacement);
   void AddFluid(InstanceId id, uint64_t uncached_tokens);
   // A request with so many uncached tokens has been routed.
-  void CountUncached(uint64_t tokens);
+  void CountRequest(uint64_t uncached_tokens, int64_t now_nanos);
 
   // ---- For decisions --------------------------------------------------------------------------
 
@@ -99,15 +102,24 @@ class LoadTable {
     int64_t pending_tokens = 0;
     int64_t kv_tokens = 0;
     bool reported = false;
-    double external_requests = 0;  // beyond the router's own, when reported
+    double external_requests = 0;  // beyond the router's own of that time, when reported
     double external_waiting = 0;
     double faded_waiting = 0;  // what of it counts now
     EngineLoad report;         // as it was given
     int64_t report_nanos = 0;  // when the figures were true
+    LoadHistory history;       // once a report was of another time than its own
     SpeedFactor speed;
     CapacityScale capacity;
   };
 
+  static OwnRequests Own(const Instance& instance) {
+    return {static_cast<int32_t>(instance.requests_in_flight),
+            static_cast<int32_t>(instance.requests_waiting)};
+  }
+  // The router's own requests there have changed.
+  void NoteOwn(Instance* instance, int64_t now_nanos) {
+    if (any_aged_report_) instance->history.Note(now_nanos, Own(*instance));
+  }
   void UpdateState(uint32_t slot);
   void UpdateRequests(uint32_t slot);
   void UpdatePending(uint32_t slot);
@@ -141,11 +153,14 @@ class LoadTable {
   LineVector<float> weight_;
   LineVector<float> displacement_;
 
+  OtherRouters others_;
   TtftModel model_;
+  SpeedSpread speed_spread_;
   double slope_in_use_ = 1;  // the model's when it had last moved enough
   uint32_t live_count_ = 0;
   uint32_t ready_count_ = 0;
   bool any_report_ = false;       // one that still counts
+  bool any_aged_report_ = false;  // ever
   uint32_t displaced_count_ = 0;  // instances whose displacement is not 0
   // Every decision reads these and writes some, so they share a cache line.
   alignas(64) int64_t requests_waiting_ = 0;  // leases of all instances before their first token

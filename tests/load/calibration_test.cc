@@ -5,6 +5,8 @@
 #include <cmath>
 #include <iterator>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "tests/catch.h"
 
@@ -78,41 +80,168 @@ TEST_CASE("a speed factor is 1 where it differs by less than so few samples may 
     for (int i = 0; i < samples; ++i) speed.Add(1, factor, kSecond);
     return speed;
   };
-  const auto learned = [&seen](double factor) { return seen(20, factor); };
-  REQUIRE(SpeedFactor().factor() == 1);
-  REQUIRE(seen(1, 2.2).factor() == 1);
-  REQUIRE(seen(1, 0.46).factor() == 1);
-  REQUIRE(seen(1, 4).factor() > 1);
-  REQUIRE(seen(1, 4).factor() < 2);
-  REQUIRE(seen(2, 2).factor() > 1);
-  REQUIRE(seen(2, 2).factor() < 2);
-  REQUIRE(seen(2, 4).factor() == Approx(4));
-  REQUIRE(seen(4, 4).factor() == Approx(4));
-  REQUIRE(seen(4, 0.25).factor() == Approx(0.25));
+  const SpeedSpread alike;
+  const auto learned = [&](double factor) { return seen(20, factor); };
+  REQUIRE(SpeedFactor().factor(alike) == 1);
+  REQUIRE(seen(1, 2.2).factor(alike) == 1);
+  REQUIRE(seen(1, 0.46).factor(alike) == 1);
+  REQUIRE(seen(1, 4).factor(alike) > 1);
+  REQUIRE(seen(1, 4).factor(alike) < 2);
+  REQUIRE(seen(2, 2).factor(alike) > 1);
+  REQUIRE(seen(2, 2).factor(alike) < 2);
+  REQUIRE(seen(2, 4).factor(alike) == Approx(4));
+  REQUIRE(seen(4, 4).factor(alike) == Approx(4));
+  REQUIRE(seen(4, 0.25).factor(alike) == Approx(0.25));
   REQUIRE_FALSE(seen(7, 5).learned());
   REQUIRE(seen(8, 5).learned());
-  REQUIRE(learned(1.05).factor() == Approx(1));
-  REQUIRE(learned(0.95).factor() == Approx(1));
-  REQUIRE(learned(1.2).factor() > 1.02);
-  REQUIRE(learned(1.2).factor() < 1.2);
-  REQUIRE(learned(4).factor() == Approx(4));
-  REQUIRE(learned(0.25).factor() == Approx(0.25));
-  REQUIRE(learned(0).factor() > 0);
-  REQUIRE(learned(1e300).factor() <= 1000);
+  REQUIRE(learned(1.05).factor(alike) == Approx(1));
+  REQUIRE(learned(0.95).factor(alike) == Approx(1));
+  REQUIRE(learned(1.2).factor(alike) > 1.02);
+  REQUIRE(learned(1.2).factor(alike) < 1.2);
+  REQUIRE(learned(4).factor(alike) == Approx(4));
+  REQUIRE(learned(0.25).factor(alike) == Approx(0.25));
+  REQUIRE(learned(0).factor(alike) > 0);
+  REQUIRE(learned(1e300).factor(alike) <= 1000);
 }
 
 TEST_CASE("a speed factor fades when nothing new is seen, so that the instance is tried again") {
+  const SpeedSpread alike;
   SpeedFactor speed;
   for (int i = 0; i < 20; ++i) speed.Add(1, 4, kSecond);
-  REQUIRE_FALSE(speed.Fade(9 * kSecond));
-  REQUIRE(speed.factor() == Approx(4));
+  speed.Fade(9 * kSecond);
+  REQUIRE(speed.factor(alike) == Approx(4));
   int64_t now = 12 * kSecond;
-  REQUIRE(speed.Fade(now));
-  REQUIRE(speed.factor() < 4);
-  for (int i = 0; i < 120; ++i) speed.Fade(now += kSecond);
-  REQUIRE(speed.factor() == Approx(1));
+  double before = 4;
+  for (int i = 0; i < 45; ++i) {
+    speed.Fade(now += kSecond);
+    REQUIRE(speed.factor(alike) <= before);
+    before = speed.factor(alike);
+  }
+  REQUIRE(before < 2);
+  for (int i = 0; i < 75; ++i) speed.Fade(now += kSecond);
+  REQUIRE(speed.factor(alike) == Approx(1));
+  for (int i = 0; i < 20; ++i) speed.Fade(now += kSecond);
+  REQUIRE_FALSE(speed.any());
+  // It is the time that counts, not how often it is asked.
+  SpeedFactor often, once;
+  for (SpeedFactor* const each : {&often, &once}) {
+    for (int i = 0; i < 20; ++i) each->Add(1, 4, kSecond);
+  }
+  for (int i = 1; i <= 150; ++i) often.Fade(i * kSecond / 2);
+  once.Fade(75 * kSecond);
+  REQUIRE(once.factor(alike) < 3);
+  REQUIRE(often.factor(alike) == Approx(once.factor(alike)));
   for (int i = 0; i < 20; ++i) speed.Add(1, 4, now);
-  REQUIRE(speed.factor() == Approx(4).epsilon(0.1));
+  REQUIRE(speed.factor(alike) == Approx(4).epsilon(0.1));
+}
+
+namespace {
+
+// Instances whose samples are off by a factor of about e^noise either way, one after the other.
+struct SampledFleet {
+  explicit SampledFleet(std::vector<double> factors)
+      : truth(std::move(factors)), speeds(truth.size()) {}
+
+  void Sample(size_t instance, double noise) {
+    std::normal_distribution<double> normal(0, noise);
+    const double observed_s = truth[instance] * std::exp(normal(random));
+    spread.Add(speeds[instance], 1, observed_s);
+    speeds[instance].Add(1, observed_s, kSecond);
+  }
+
+  std::vector<double> truth;
+  std::vector<SpeedFactor> speeds;
+  SpeedSpread spread;
+  std::mt19937_64 random{4};
+};
+
+}  // namespace
+
+TEST_CASE("where instances differ in speed, one sample is believed, and where not, it is not") {
+  SpeedFactor one;
+  one.Add(1, 2, kSecond);
+  SampledFleet alike({1, 1, 1, 1, 1, 1, 1, 1});
+  SampledFleet different({2, 2, 1, 0.5, 2, 2, 1, 0.5});
+  for (SampledFleet* const fleet : {&alike, &different}) {
+    for (size_t i = 0; i < 400; ++i) fleet->Sample(i % 8, 0.2);
+  }
+  REQUIRE(alike.spread.ratio() < 0.1);
+  REQUIRE(one.factor(alike.spread) < 1.1);
+  // Their variance is 0.33, that of the samples 0.04.
+  REQUIRE(different.spread.ratio() > 4);
+  REQUIRE(different.spread.ratio() < 12);
+  REQUIRE(one.factor(different.spread) > 1.5);
+  REQUIRE(one.factor(different.spread) < 2);
+  for (size_t i = 0; i < 8; ++i) {
+    CAPTURE(i);
+    REQUIRE(alike.speeds[i].factor(alike.spread) == Approx(1).epsilon(0.1));
+    REQUIRE(different.speeds[i].factor(different.spread) ==
+            Approx(different.truth[i]).epsilon(0.25));
+  }
+}
+
+TEST_CASE("factors that change by chance are believed only when they are great") {
+  // What a router sees that shares its instances with others: for some twenty requests in turn an
+  // instance looks half or twice as fast, and then no longer.
+  SampledFleet fleet({1, 1, 1, 1});
+  for (size_t i = 0; i < 2000; ++i) {
+    const size_t instance = i % 4, stretch = i / 4 / 20;
+    fleet.truth[instance] = (stretch + instance) % 2 == 0 ? 2 : 0.5;
+    fleet.Sample(instance, 0.2);
+  }
+  REQUIRE(fleet.spread.noise() > 0.5);
+  REQUIRE(SpeedSpread().noise() == 0);
+  SpeedFactor twice, tenfold;
+  for (int i = 0; i < 20; ++i) {
+    twice.Add(1, 2, kSecond);
+    tenfold.Add(1, 10, kSecond);
+  }
+  REQUIRE(twice.factor(SpeedSpread()) == Approx(2));
+  REQUIRE(twice.factor(fleet.spread) < 1.7);
+  REQUIRE(tenfold.factor(fleet.spread) > 2.5);
+}
+
+TEST_CASE("a fleet that is slower than configured as a whole has no spread") {
+  SampledFleet fleet({1.5, 1.5, 1.5, 1.5});
+  for (size_t i = 0; i < 400; ++i) fleet.Sample(i % 4, 0.3);
+  REQUIRE(fleet.spread.ratio() < 0.2);
+}
+
+TEST_CASE("one stalled request, or few requests a minute, are no noise of the others' factors") {
+  SampledFleet fleet({2, 1, 1, 1});
+  int64_t now = 0;
+  for (size_t i = 0; i < 200; ++i) {
+    now += 6 * kSecond;
+    fleet.Sample(i % 4, 0.2);
+    for (SpeedFactor& speed : fleet.speeds) speed.Fade(now);
+  }
+  REQUIRE(fleet.spread.noise() < 0.5);
+  SampledFleet stalled({1, 1, 1, 1});
+  for (size_t i = 0; i < 100; ++i) stalled.Sample(i % 4, 0.1);
+  stalled.truth[0] = 1000;
+  stalled.Sample(0, 0.1);
+  stalled.truth[0] = 1;
+  for (size_t i = 0; i < 400; ++i) stalled.Sample(i % 4, 0.1);
+  REQUIRE(stalled.spread.noise() < 0.5);
+}
+
+TEST_CASE("a speed spread stays in range whatever the clock says") {
+  SampledFleet fleet({1});
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 20000; ++i) {
+    const auto odd = [&] {
+      constexpr double kOdd[] = {0, -1, 1e-12, 1e-3, 1, 1e9, 1e300};
+      return kOdd[random() % std::size(kOdd)];
+    };
+    const double modelled_s = odd(), observed_s = odd();
+    fleet.spread.Add(fleet.speeds[0], modelled_s, observed_s);
+    fleet.speeds[0].Add(modelled_s, observed_s, kSecond);
+    REQUIRE(fleet.spread.ratio() >= 0);
+    REQUIRE(std::isfinite(fleet.spread.ratio()));
+    REQUIRE(std::isfinite(fleet.spread.noise()));
+    REQUIRE(fleet.speeds[0].factor(fleet.spread) >= 1e-3);
+    REQUIRE(fleet.speeds[0].factor(fleet.spread) <= 1e3);
+  }
 }
 
 TEST_CASE("capacity scale settles where over- and under-prediction are equally frequent") {

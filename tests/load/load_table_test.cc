@@ -52,7 +52,7 @@ TEST_CASE("a lease counts its uncached tokens until the first token, and itself 
   lease.first_token = true;
   REQUIRE(Input(table).requests[0] == 1);
   REQUIRE(Input(table).pending_tokens[0] == 0);
-  table.Release(lease);
+  table.Release(lease, kSecond);
   REQUIRE(Input(table).requests[0] == 0);
   REQUIRE(Input(table).kv_tokens[0] == 0);
   REQUIRE(Input(table).mean_waiting == 0);
@@ -125,6 +125,163 @@ TEST_CASE("a report below the router's own counts takes nothing away") {
   table.Refresh(0);
   REQUIRE(Input(table).requests[0] == 1);
   REQUIRE(Input(table).pending_tokens[0] == 100);
+}
+
+TEST_CASE("from a report of a moment ago the router's own requests of that moment are taken off") {
+  LoadTable table = MakeTable();
+  EngineLoad load;
+  load.running_requests = 3;
+  load.age_s = 1;
+  table.Report(kFirst, load, 0);
+  table.Refresh(0);
+  REQUIRE(Input(table).requests[0] == 3);
+  // Two are sent after the moment that the next report is of: it has not seen them.
+  LeaseRecord leases[2] = {MakeLease(100, 0), MakeLease(100, 0)};
+  for (LeaseRecord& lease : leases) {
+    lease.started_nanos = 5 * kSecond;
+    table.Reserve(&lease);
+  }
+  load.age_s = 2;
+  table.Report(kFirst, load, 6 * kSecond);
+  table.Refresh(6 * kSecond);
+  REQUIRE(Input(table).requests[0] == 5);
+  // This one has seen them, and that one of them waits, but not that the other ended.
+  load.running_requests = 4;
+  load.waiting_requests = 1;
+  load.age_s = 0.5;
+  table.FirstToken(leases[0], 7 * kSecond);
+  leases[0].first_token = true;
+  table.Release(leases[0], 8 * kSecond);
+  table.Report(kFirst, load, 8 * kSecond + kSecond / 4);
+  table.Refresh(8 * kSecond + kSecond / 4);
+  REQUIRE(Input(table).requests[0] == Approx(4));  // three others, and the one left
+  REQUIRE(Input(table).waiting[0] == 1);           // the one left
+}
+
+TEST_CASE("of more changes than are remembered the earliest known counts, to 20 ms") {
+  constexpr int64_t kStep = 20'000'000;
+  LoadHistory history;
+  REQUIRE(history.At(5, {9, 8}).in_flight == 9);
+  history.Note(0, {7, 3});
+  REQUIRE(history.At(-5, {9, 8}).in_flight == 7);
+  REQUIRE(history.At(0, {9, 8}).waiting == 3);
+  for (int32_t i = 1; i <= 100; ++i) {
+    history.Note(i * kStep, {i, 0});
+    history.Note(i * kStep + kStep / 2, {1000 + i, 0});  // in the same step
+  }
+  const auto at = [&](int64_t step) { return history.At(step * kStep, {}).in_flight; };
+  REQUIRE(at(100) == 1100);
+  REQUIRE(at(1000) == 1100);
+  REQUIRE(at(70) == 1070);
+  REQUIRE(at(37) == 1037);
+  REQUIRE(at(36) == 1037);
+  REQUIRE(at(1) == 1037);
+}
+
+TEST_CASE("others are expected to send where they have sent") {
+  OtherRouters others(4);
+  for (uint32_t slot = 0; slot < 4; ++slot) others.InstanceAdded(slot);
+  REQUIRE(others.Expected(0, 1, 0) == 0);
+  // Ten requests a second of our own for long, and of others' in flight three quarters on slot 1.
+  int64_t now = 0;
+  for (int i = 0; i <= 1000; ++i) {
+    now = i * kSecond / 10;
+    others.Sent(now);
+    others.Reported(0, 1, now);
+    others.Reported(1, 3, now);
+    others.Reported(2, 0, now);
+  }
+  REQUIRE(others.Expected(0, 0.1, now) == Approx(0.25 * 3 * 10 * 0.1).epsilon(0.02));
+  REQUIRE(others.Expected(1, 0.1, now) == Approx(0.75 * 3 * 10 * 0.1).epsilon(0.02));
+  REQUIRE(others.Expected(2, 0.1, now) == 0);
+  REQUIRE(others.Expected(3, 0.1, now) == 0);
+  REQUIRE(others.Expected(1, 0, now) == 0);
+  REQUIRE(others.Expected(1, 1, now) == others.Expected(1, 60, now));
+  // Who sends nothing expects nothing, however old the last report is.
+  REQUIRE(others.Expected(1, 1, now + 60 * kSecond) < 0.1);
+  others.InstanceRemoved(1);
+  REQUIRE(others.Expected(1, 0.1, now) == 0);
+  REQUIRE(others.Expected(0, 0.1, now) == Approx(3 * 10 * 0.1).epsilon(0.02));
+  others.InstanceRemoved(0);
+  REQUIRE(others.Expected(0, 0.1, now) == 0);
+}
+
+TEST_CASE("what is expected of others stays exact after odd reports, and becomes nothing") {
+  OtherRouters others(2);
+  others.InstanceAdded(0);
+  others.InstanceAdded(1);
+  int64_t now = 0;
+  const auto report = [&](int seconds, double first, double second) {
+    for (int i = 0; i < seconds; ++i) {
+      now += kSecond;
+      others.Sent(now);
+      others.Reported(0, first, now);
+      others.Reported(1, second, now);
+    }
+  };
+  report(3, 1e300, 1);
+  report(1000, 1, 1);
+  REQUIRE(others.Expected(0, 1, now) == Approx(others.Expected(1, 1, now)));
+  REQUIRE(others.Expected(0, 1, now) == Approx(0.5).epsilon(0.1));
+  report(1200, 0, 1);
+  REQUIRE(others.Expected(0, 1, now) == 0);
+}
+
+TEST_CASE("who is the only router expects nothing of others") {
+  OtherRouters none(1);
+  none.InstanceAdded(0);
+  for (int i = 0; i < 100; ++i) {
+    none.Sent(i * kSecond / 10);
+    none.Reported(0, 5, i * kSecond / 10);
+  }
+  REQUIRE(none.Expected(0, 1, 10 * kSecond) == 0);
+}
+
+TEST_CASE("what others have sent since a report is part of the load, and fades with it") {
+  RouterOptions options;
+  options.report_max_age_s = 4;
+  options.routers = 3;
+  LoadTable table(options);
+  InstanceOptions instance;
+  for (const InstanceId id : {kFirst, kSecondInstance}) {
+    instance.name += "x";
+    table.Add(id, instance);
+  }
+  EngineLoad load;
+  load.running_requests = 2;
+  for (int i = 0; i <= 1000; ++i) {
+    const int64_t now = i * kSecond / 10;
+    table.Refresh(now);
+    table.CountRequest(1000, now);
+    table.Report(kFirst, load, now);
+  }
+  REQUIRE(Input(table).requests[0] == 2);  // a report of this moment
+  load.age_s = 0.1;
+  table.Report(kFirst, load, 100 * kSecond);
+  REQUIRE(Input(table).requests[0] == Approx(4).epsilon(0.02));  // two routers, ten a second each
+  REQUIRE(Input(table).pending_tokens[0] == Approx(2000).epsilon(0.02));
+  REQUIRE(Input(table).requests[1] == 0);
+  EngineLoad memory;  // says nothing of requests, so nothing of others'
+  memory.kv_usage = 0.5;
+  memory.age_s = 0.1;
+  table.Report(kSecondInstance, memory, 100 * kSecond);
+  table.Report(kFirst, load, 100 * kSecond);
+  REQUIRE(Input(table).requests[0] == Approx(4).epsilon(0.02));
+  table.Refresh(104 * kSecond);
+  REQUIRE(Input(table).requests[0] == 0);
+  REQUIRE(Input(table).pending_tokens[0] == 0);
+  // A fleet that was idle for a minute: nothing is expected, though the report is late.
+  load.running_requests = 0;
+  load.age_s = 1;
+  table.Report(kFirst, load, 160 * kSecond);
+  REQUIRE(Input(table).requests[0] < 0.1);
+  table.Remove(kFirst);
+  REQUIRE(Input(table).mean_waiting == 0);
+  const InstanceId again = InstanceId::Make(0, 2);
+  instance.name = "again";
+  table.Add(again, instance);
+  table.Report(again, load, 160 * kSecond);
+  REQUIRE(Input(table).requests[0] == 0);
 }
 
 TEST_CASE("crowding is that of the requests that policies see") {
@@ -200,7 +357,7 @@ TEST_CASE("the rate that is learned is the one that policies see") {
     table.Reserve(&lease);
     table.FirstToken(lease, (i + 1) * kSecond);
     lease.first_token = true;
-    table.Release(lease);
+    table.Release(lease, (i + 1) * kSecond);
   }
   REQUIRE(Input(table).tokens_per_s[0] == Approx(4000).epsilon(0.02));
   REQUIRE(Input(table).seconds_per_token[0] == Approx(1.0 / 4000).epsilon(0.02));

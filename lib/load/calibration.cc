@@ -131,14 +131,16 @@ void SpeedSpread::Add(const SpeedFactor& before, double modelled_s, double obser
   add(sample * sample, &squares_);
   add(lasting, &lasting_);
   add(sample * lasting, &products_);
-  if (!before.learned()) return;  // a difference of few samples is theirs
-  const double wandered = before.recent() - lasting;
-  add(1, &wandering_);
-  add(wandered * wandered, &wander_);
+  if (before.learned()) {  // a difference of few samples is theirs
+    const double wandered = before.recent() - lasting;
+    add(1, &wandering_);
+    add(wandered * wandered, &wander_);
+    noise_ = kNoiseDeviations * std::sqrt(wander_ / wandering_);
+  }
+  ratio_ = Ratio();
 }
 
-double SpeedSpread::ratio() const {
-  if (samples_ == 0) return 0;
+double SpeedSpread::Ratio() const {
   const double wander = wandering_ == 0 ? 0 : wander_ / wandering_ * samples_;
   const double samples = samples_ + kSpreadPrior;
   // What a factor wanders by is in the mean of the last fifty too, and so in the products.
@@ -147,10 +149,6 @@ double SpeedSpread::ratio() const {
   const double all =
       (squares_ - sample_ * sample_ / samples_ + kSpreadPrior * kSampleVariance) / samples;
   return between / std::max(all - between, kSampleVarianceMin);
-}
-
-double SpeedSpread::noise() const {
-  return wandering_ == 0 ? 0 : kNoiseDeviations * std::sqrt(wander_ / wandering_);
 }
 
 bool CapacityScale::AddReport(double prompt_tokens, double predicted_cached_tokens,

@@ -95,11 +95,13 @@ class SpeedSpread {
   // nothing.
   void Add(const SpeedFactor& before, double modelled_s, double observed_s);
   // Variance between the instances' true factors / variance of one sample, of logarithms; >= 0.
-  double ratio() const;
+  double ratio() const { return ratio_; }
   // How far a recent factor is off by chance, at the most; of logarithms, >= 0.
-  double noise() const;
+  double noise() const { return noise_; }
 
  private:
+  double Ratio() const;
+
   // Sums over samples, decaying. What a sample is off by has little to do with what those long
   // before it were off by, so the covariance of both is the variance of what they have in common:
   // the instance's true factor.
@@ -111,6 +113,9 @@ class SpeedSpread {
   // The same, of samples of instances with enough of them.
   double wandering_ = 0;
   double wander_ = 0;  // (recent - lasting)^2
+  // Of these sums, so that all instances' factors cost one calculation a sample.
+  double ratio_ = 0;
+  double noise_ = 0;
 };
 
 class CapacityScale {

@@ -108,7 +108,7 @@ void LoadTable::Report(InstanceId id, const EngineLoad& load, int64_t now_nanos)
   if (load.running_requests >= 0 || load.waiting_requests >= 0) {
     others_.Reported(id.slot(), instance.external_requests, now_nanos);
   }
-  FadeReport(id.slot(), now_nanos);
+  FadeReport(id.slot(), now_nanos, others_.Rate(now_nanos));
 }
 
 // ---- Work --------------------------------------------------------------------------------------
@@ -265,14 +265,17 @@ void LoadTable::Refresh(int64_t now_nanos) {
   if (any_report_ && now_nanos >= next_fade_nanos_) {
     next_fade_nanos_ = now_nanos + report_max_age_nanos_ / kFadeSteps;
     any_report_ = false;
-    for (uint32_t slot = 0; slot < instances_.size(); ++slot) FadeReport(slot, now_nanos);
+    const double others_rate = others_.Rate(now_nanos);
+    for (uint32_t slot = 0; slot < instances_.size(); ++slot) {
+      FadeReport(slot, now_nanos, others_rate);
+    }
   }
   if (now_nanos >= next_factor_fade_nanos_) FadeFactors(now_nanos);
   if (fluid_nanos_ == INT64_MIN) fluid_nanos_ = now_nanos;
   if (now_nanos - fluid_nanos_ >= kFluidStepNanos) DrainFluid(now_nanos);
 }
 
-void LoadTable::FadeReport(uint32_t slot, int64_t now_nanos) {
+void LoadTable::FadeReport(uint32_t slot, int64_t now_nanos, double others_rate) {
   Instance& instance = instances_[slot];
   if (!instance.reported) return;
   const double age_nanos =
@@ -280,7 +283,7 @@ void LoadTable::FadeReport(uint32_t slot, int64_t now_nanos) {
   const double age = age_nanos / static_cast<double>(report_max_age_nanos_);
   const double share = std::clamp(2 * (1 - age), 0.0, 1.0);
   if (share > 0) any_report_ = true;  // it has to fade further
-  const double sent_since = others_.Expected(slot, 1e-9 * age_nanos, now_nanos);
+  const double sent_since = others_.Expected(slot, 1e-9 * age_nanos, others_rate);
   const double waiting = (instance.external_waiting + sent_since) * share;
   external_waiting_ += waiting - instance.faded_waiting;
   instance.faded_waiting = waiting;

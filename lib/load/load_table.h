@@ -127,7 +127,8 @@ class LoadTable {
   double ConfiguredRate(const InstanceOptions& options) const;
   void UpdateRates();
   void FadeFactors(int64_t now_nanos);
-  void FadeReport(uint32_t slot, int64_t now_nanos);
+  // others_rate: OtherRouters::Rate of now.
+  void FadeReport(uint32_t slot, int64_t now_nanos, double others_rate);
   void DrainFluid(int64_t now_nanos);
 
   const double default_rate_;

@@ -58,13 +58,15 @@ class OtherRouters {
     instance = {mean, now_nanos};
   }
 
-  // Requests that the others have sent to the instance in the last so many seconds; of more than
-  // kLongest_s those of so long, because others have ended.
-  double Expected(uint32_t slot, double seconds, int64_t now_nanos) const {
-    if (sent_ == 0 || total_ < kLeast) return 0;
-    const double sent_a_second = sent_ * Kept(sent_nanos_, now_nanos) / kWindow_s;
-    return others_ * sent_a_second * std::clamp(seconds, 0.0, kLongest_s) *
-           instances_[slot].requests / total_;
+  // Requests a second that the others send to all instances.
+  double Rate(int64_t now_nanos) const {
+    return sent_ == 0 ? 0 : others_ * (sent_ * Kept(sent_nanos_, now_nanos) / kWindow_s);
+  }
+  // Requests that the others have sent to the instance in the last so many seconds, at that Rate;
+  // of more than kLongest_s those of so long, because others have ended.
+  double Expected(uint32_t slot, double seconds, double rate) const {
+    if (rate == 0 || total_ < kLeast) return 0;
+    return rate * std::clamp(seconds, 0.0, kLongest_s) * instances_[slot].requests / total_;
   }
 
  private:

@@ -462,7 +462,7 @@ TEST_CASE("Statistics are consistent in the middle of the work", "[stress]") {
   std::atomic<bool> done{false};
   std::atomic<size_t> working{3};
   std::atomic<size_t> wrong{0};
-  size_t observations = 0;
+  std::atomic<size_t> observations{0};
   RunThreads(4, [&](size_t thread) {
     if (thread == 0) {
       while (!done.load()) {
@@ -491,7 +491,8 @@ TEST_CASE("Statistics are consistent in the middle of the work", "[stress]") {
     }
     PromptMaker random(seed * 10 + thread);
     std::vector<Lease> leases;
-    for (size_t i = 0; i < Sized(15000u, 3000u); ++i) {
+    // Further than this if the scheduler lets the observer wait.
+    for (size_t i = 0; i < Sized(15000u, 3000u) || observations.load() <= 10; ++i) {
       const Tokens prompt = random.Random(random.Below(400));
       Result<Lease> lease = fleet.router().Acquire(Request::FromTokens(prompt));
       wrong += !lease.ok();
@@ -502,7 +503,6 @@ TEST_CASE("Statistics are consistent in the middle of the work", "[stress]") {
     if (--working == 0) done.store(true);
   });
   CHECK(wrong.load() == 0);
-  CHECK(observations > 10);
 }
 
 }  // namespace

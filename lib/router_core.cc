@@ -690,6 +690,7 @@ RouterStats RouterCore::Stats() {
   counters_.AddTo(&stats);
   stats.route_duration = latency_.Read();
   if (homes_.used()) stats.home_share = homes_.share();
+  index_.ReturnSpare();
   stats.index_bytes = index_.bytes();
   stats.index_budget_bytes = index_.budget_bytes();
   stats.index_runs = index_.run_count();

@@ -42,7 +42,7 @@ PromptKeys::PromptKeys(const BlockHasher& hasher, const Request& request) : hash
 
 void PromptKeys::Hash(bool first_block_known) {
   if (complete()) return;
-  const uint32_t chunk_blocks = ChunkBlocks(block_bytes_);
+  const uint16_t chunk_blocks = ChunkBlocks(block_bytes_);
   if (!first_block_known || chunk_blocks == 0) {
     HashBlocks(0, root_key_);
     return;

@@ -33,9 +33,9 @@
 namespace prefixrouter {
 
 // Blocks a chunk for blocks of this many bytes; 0 where chunks do not pay.
-inline constexpr uint32_t ChunkBlocks(size_t block_bytes) {
+inline constexpr uint16_t ChunkBlocks(size_t block_bytes) {
   constexpr size_t kChunkBytes = 2048;
-  return block_bytes > kChunkBytes / 2 ? 0 : static_cast<uint32_t>(kChunkBytes / block_bytes);
+  return block_bytes > kChunkBytes / 2 ? 0 : static_cast<uint16_t>(kChunkBytes / block_bytes);
 }
 
 class PromptKeys {
@@ -81,7 +81,7 @@ class PromptKeys {
   }
 
   // Blocks a chunk, and the keys of all whole chunks. 0 and none when they have not been computed.
-  uint32_t chunk_blocks() const { return chunk_blocks_; }
+  uint16_t chunk_blocks() const { return chunk_blocks_; }
   Span<const uint64_t> chunk_keys() const { return {chunk_keys_.data(), chunk_keys_.size()}; }
 
   // Key of block i, given the key of block i-1 (root_key() for block 0). REQUIRES: i <
@@ -115,7 +115,7 @@ class PromptKeys {
   uint32_t block_count_ = 0;
   uint64_t root_key_ = 0;
   uint64_t first_key_ = 0;
-  uint32_t chunk_blocks_ = 0;
+  uint16_t chunk_blocks_ = 0;
   absl::InlinedVector<uint64_t, 256> chunk_keys_;  // no allocation up to 128k tokens
 
   uint32_t keys_begin_ = 0;

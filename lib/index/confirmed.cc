@@ -206,6 +206,7 @@ void PrefixIndex::Confirm(Run* run, uint32_t slot_number, uint32_t begin, uint32
                           uint32_t tier, int64_t now_nanos) {
   const uint32_t bit = 1u << tier;
   Slot& slot = slots_[slot_number];
+  Fit(run);
   uint32_t position = run->holders.Find(slot_number);
   if (position == Holders::kNone) position = run->holders.Add(meter_, slot_number, slot_limit());
   HolderEdit edit(run, position);

@@ -256,6 +256,7 @@ Run* PrefixIndex::NewRun(Run* parent, uint32_t start, uint64_t first_key) {
 }
 
 Run* PrefixIndex::Split(Run* run, uint32_t at) {
+  Fit(run);
   Run* const upper = NewRun(run->parent, run->start, run->first_key);
   table_.Erase(run);
   const uint32_t lower_length = run->length - at;
@@ -327,6 +328,7 @@ Run* PrefixIndex::Split(Run* run, uint32_t at) {
 
 void PrefixIndex::MergeWithOnlyChild(Run* run) {
   Run* const child = reinterpret_cast<Run*>(run->children);
+  Fit(child);
   table_.Erase(run);
   table_.Erase(child);
   const uint32_t upper_length = run->length;
@@ -411,9 +413,33 @@ void PrefixIndex::Trim(Run* run) {
   if (parent != nullptr && --parent->child_count == 1) MergeWithOnlyChild(parent);
 }
 
+// `length` is not the run's own yet, or already.
+void PrefixIndex::ResizeArrays(Run* run, uint32_t length) {
+  const uint32_t old_length = run->length + run->spare;
+  run->spare = 0;
+  run->chunk_keys.Resize(meter_, run->ChunkCount(old_length), run->ChunkCount(length));
+  run->keys.Resize(meter_, old_length, length);
+}
+
+void PrefixIndex::ReturnSpare() {
+  for (const uint32_t slot : spares_) {
+    slots_[slot].in_spares = false;
+    if (Segment* const oldest = slots_[slot].unpinned.oldest(); oldest != nullptr) Fit(oldest->run);
+  }
+  spares_.clear();
+}
+
 void PrefixIndex::SetLength(Run* run, uint32_t length) {
-  run->chunk_keys.Resize(meter_, run->ChunkCount(run->length), run->ChunkCount(length));
-  run->keys.Resize(meter_, run->length, length);
+  const uint32_t spare = run->spare + (run->length - length);
+  if (may_spare_ && length != 0 && run->holders.count() == 1 && run->numbered == 0 &&
+      spare <= UINT16_MAX) {
+    run->spare = static_cast<uint16_t>(spare);
+    Slot& slot = slots_[run->holders.slot(0)];
+    if (!slot.in_spares) spares_.push_back(run->holders.slot(0));
+    slot.in_spares = true;
+  } else {
+    ResizeArrays(run, length);
+  }
   if (run->numbered != 0) run->numbers.Resize(meter_, run->length, length);
   block_count_ -= run->length - length;
   run->length = length;
@@ -434,7 +460,9 @@ void PrefixIndex::Append(Path* path, Span<const uint64_t> keys, PromptKeys* prom
     run = last.run;
   }
   const bool grows = run != nullptr && run->child_count == 0;
-  if (!grows) {
+  if (grows) {
+    Fit(run);
+  } else {
     Run* const parent = run;
     run = NewRun(parent, path->blocks, keys[0]);
     if (parent != nullptr) {
@@ -486,6 +514,7 @@ void PrefixIndex::Append(Path* path, Span<const uint64_t> keys, PromptKeys* prom
 // Gives chunk keys to a run that a prompt with chunk keys covers to its end.
 void PrefixIndex::LearnChunkKeys(Run* run, const PromptKeys& prompt) {
   if (run->chunk_blocks != 0 || prompt.chunk_blocks() == 0) return;
+  Fit(run);
   run->chunk_blocks = prompt.chunk_blocks();
   const uint32_t chunks = run->ChunkCount(run->length);
   run->chunk_keys.Resize(meter_, 0, chunks);

@@ -39,6 +39,11 @@
 // Within one operation deeper segments are linked first, so list order is (age, depth from the
 // deepest). For the budget, the oldest of all is the oldest head of all slots' lists.
 //
+// A run that loses its end to a slot's capacity will lose the rest when the slot evicts next. Its
+// arrays keep their size until then (`spare`): to copy what is left would take longer than all else
+// that an eviction does. They are made to fit when anything else happens to the run, and before
+// anything is evicted for the budget. Only the slot's oldest segment can lie in such a run.
+//
 // A run or segment that is divided keeps its identity in the *deeper* part: children keep their
 // parent, and a lease, whose pinned prefix ends where its segment ends, keeps its segment.
 //
@@ -236,6 +241,8 @@ class PrefixIndex {
   // ---- Sizes ----------------------------------------------------------------------------------
 
   size_t bytes() const { return meter_.bytes(); }
+  // Afterwards bytes() is a function of what is held: nothing has spare memory.
+  void ReturnSpare();
   size_t budget_bytes() const { return budget_bytes_; }
   size_t run_count() const { return table_.size(); }
   uint64_t block_count() const { return block_count_; }  // distinct blocks
@@ -257,6 +264,7 @@ class PrefixIndex {
     uint64_t epoch = 0;  // changes when everything it held is forgotten, or its pins end
     bool in_use = false;
     bool in_ages = false;
+    bool in_spares = false;
     bool pins_allowed = true;
 
     int64_t awaited_since_nanos = INT64_MAX;  // what was used since then does not expire
@@ -282,6 +290,11 @@ class PrefixIndex {
   // Restores invariant 2 after `run` has lost holders. May free it and merge its parent.
   void Trim(Run* run);
   void SetLength(Run* run, uint32_t length);
+  // Gives spare memory back. To be called before anything is done to the run but trimming it.
+  void Fit(Run* run) {
+    if (run->spare != 0) ResizeArrays(run, run->length);
+  }
+  void ResizeArrays(Run* run, uint32_t length);
   // Adds blocks behind the path and extends the path by them. Chunk keys come from the prompt, if
   // any, and so does the memory if it is of just these keys.
   void Append(Path* path, Span<const uint64_t> keys, PromptKeys* prompt);
@@ -365,8 +378,10 @@ class PrefixIndex {
     bool operator<(const SlotAge& other) const { return operation > other.operation; }
   };
   std::vector<SlotAge> ages_;
-  BlockTable blocks_;         // confirmed ones
-  uint32_t lower_tiers_ = 0;  // (slot, tier) pairs with blocks, but for the best tier
+  std::vector<uint32_t> spares_;  // slots whose oldest segment may lie in a run with spare memory
+  bool may_spare_ = false;        // while a segment loses its end to its slot's capacity
+  BlockTable blocks_;             // confirmed ones
+  uint32_t lower_tiers_ = 0;      // (slot, tier) pairs with blocks, but for the best tier
   uint64_t next_epoch_ = 1;
   int64_t next_expiry_nanos_ = INT64_MAX;
 };

@@ -13,6 +13,7 @@ void PrefixIndex::AddSlot(uint32_t slot_number, uint64_t capacity_blocks, int64_
   if (slot_number >= slots_.size()) {
     slots_.resize(slot_number + 1);
     position_of_slot_.resize(slot_number + 1);
+    spares_.reserve(slot_number + 1);
   }
   Slot& slot = slots_[slot_number];
   slot.in_use = true;
@@ -25,8 +26,10 @@ void PrefixIndex::RemoveSlot(uint32_t slot_number) {
   if (!HasSlot(slot_number)) return;
   DropAll(slots_[slot_number]);
   const bool in_ages = slots_[slot_number].in_ages;
+  const bool in_spares = slots_[slot_number].in_spares;
   slots_[slot_number] = Slot();
   slots_[slot_number].in_ages = in_ages;
+  slots_[slot_number].in_spares = in_spares;
 }
 
 void PrefixIndex::SetCapacity(uint32_t slot_number, uint64_t capacity_blocks) {
@@ -183,6 +186,7 @@ Segment* PrefixIndex::JoinSegments(Segment* first) {
 // The slot uses blocks [0, blocks) of the run, whose ancestors it holds: what it did not hold
 // becomes predicted. With pin 1 they are pinned once more.
 void PrefixIndex::Touch(Run* run, uint32_t slot, uint32_t blocks, uint32_t pin, int64_t now_nanos) {
+  Fit(run);
   uint32_t position = run->holders.Find(slot);
   if (position == Holders::kNone) position = run->holders.Add(meter_, slot, slot_limit());
   Segment* const first = run->holders.first(position);
@@ -299,7 +303,9 @@ uint64_t PrefixIndex::MakeRoom(Slot& slot, uint64_t blocks) {
         std::min<uint64_t>(oldest->size(), slot.predicted_blocks + blocks - slot.capacity_blocks));
     evicted_blocks_ += count;
     PrefetchNextOf(oldest);
+    may_spare_ = count < oldest->size();
     Drop(oldest->run, oldest->slot, oldest->end - count, oldest->end);
+    may_spare_ = false;
   }
   if (slot.predicted_blocks >= slot.capacity_blocks) return 0;
   return std::min(blocks, slot.capacity_blocks - slot.predicted_blocks);
@@ -333,6 +339,7 @@ Segment* PrefixIndex::OldestOfAll() {
 }
 
 bool PrefixIndex::MakeBytes(size_t bytes) {
+  if (meter_.bytes() + bytes > budget_bytes_) ReturnSpare();
   while (meter_.bytes() + bytes > budget_bytes_) {
     Segment* oldest = OldestOfAll();
     if (oldest == nullptr || oldest->operation == operation_) return false;

@@ -176,7 +176,8 @@ struct Run {
   // Keys of the chunks that end inside the run: chunk c is the c-th stretch of chunk_blocks blocks
   // from depth 0. chunk_blocks is 0 when chunk keys are not known.
   KeyArray chunk_keys;
-  uint32_t chunk_blocks;
+  uint16_t chunk_blocks;
+  uint16_t spare;  // blocks behind its end that both arrays still have room for
   uint32_t child_count;
   uintptr_t children;     // XOR of the addresses of its children: with one left, that one
   uint32_t full_holders;  // holders of its last block

@@ -1,5 +1,5 @@
 // PrefixIndex: single rules that a random comparison with the model would not show as such: budget,
-// chunk keys that are learned, what becomes of pins when events begin.
+// spare memory, chunk keys that are learned, what becomes of pins when events begin.
 #include "lib/index/prefix_index.h"
 
 #include <list>
@@ -181,6 +181,116 @@ TEST_CASE("pinned prompts survive a full budget, and what does not fit is not re
   index.Unpin(pinned.pinned, 0);
   for (uint64_t i = 2; i < 200; ++i) Insert(index, 0, Chain(i << 30, 3000));
   REQUIRE(Match(index, 0, running) == 0);
+}
+
+// What a slot's capacity takes from the end of a run leaves the run's arrays as they are, until the
+// slot evicts the rest. Whatever else happens to the run makes them fit.
+TEST_CASE("the memory of a run that loses its end fits again when anything else happens to it") {
+  const Keys a = Chain(1000, 80), b = Chain(2000, 60), rest = Chain(1000, 40);
+  constexpr size_t kBudget = size_t{1} << 20;
+  const auto add_slots = [](PrefixIndex& index) {
+    index.AddSlot(0, 100);
+    index.AddSlot(1, 1000);
+  };
+  PrefixIndex index(kBudget);
+  add_slots(index);
+  Insert(index, 0, a);
+  const size_t bytes_of_a = index.bytes();
+  Insert(index, 0, b);
+  REQUIRE(index.held_blocks(0) == 100);
+  REQUIRE(Match(index, 0, a) == 40);
+  REQUIRE(IndexInspector::Check(index) == "");
+
+  PrefixIndex fresh(kBudget);
+  add_slots(fresh);
+  Insert(fresh, 0, rest);
+  Insert(fresh, 0, b);
+  const size_t spare = KeyArray::Bytes(80) - KeyArray::Bytes(40);
+  REQUIRE(index.bytes() == fresh.bytes() + spare);
+  REQUIRE(index.bytes() > bytes_of_a);
+
+  const auto fits = [&] {
+    REQUIRE(IndexInspector::Check(index) == "");
+    REQUIRE(IndexInspector::Check(fresh) == "");
+    REQUIRE(index.bytes() == fresh.bytes());
+  };
+  SECTION("it is asked to") {
+    index.ReturnSpare();
+    fits();
+  }
+  SECTION("the slot uses what is left") {
+    for (PrefixIndex* each : {&index, &fresh}) Insert(*each, 0, rest);
+    fits();
+  }
+  SECTION("the slot evicts what is left") {
+    for (PrefixIndex* each : {&index, &fresh}) Insert(*each, 0, Chain(3000, 40));
+    fits();
+  }
+  SECTION("the slot loses more of it") {
+    for (PrefixIndex* each : {&index, &fresh}) Insert(*each, 0, Chain(3000, 10));
+    REQUIRE(IndexInspector::Check(index) == "");
+    REQUIRE(index.bytes() ==
+            fresh.bytes() + KeyArray::Bytes(80) - KeyArray::Bytes(40));  // the same 80 and 40
+    for (PrefixIndex* each : {&index, &fresh}) each->ReturnSpare();
+    fits();
+  }
+  SECTION("another slot uses it") {
+    for (PrefixIndex* each : {&index, &fresh}) Insert(*each, 1, rest);
+    fits();
+  }
+  SECTION("it is used as far as it goes, and grows") {
+    for (PrefixIndex* each : {&index, &fresh}) Insert(*each, 1, Chain(1000, 50));
+    fits();
+  }
+  SECTION("it is divided") {
+    Keys branch = Chain(1000, 20);
+    branch.push_back(5000);
+    for (PrefixIndex* each : {&index, &fresh}) Insert(*each, 1, branch);
+    fits();
+  }
+  SECTION("an engine confirms it") {
+    for (PrefixIndex* each : {&index, &fresh}) {
+      each->SetConfirmed(1, 1);
+      testing::StoredBlocks stored(each);
+      REQUIRE(stored.Store(1, std::nullopt, rest, 0));
+    }
+    fits();
+  }
+  SECTION("its slot goes, and comes again") {
+    for (int round = 0; round < 3; ++round) {
+      for (PrefixIndex* each : {&index, &fresh}) {
+        each->RemoveSlot(0);
+        each->AddSlot(0, 100);
+        Insert(*each, 0, each == &index ? a : rest);
+        Insert(*each, 0, b);
+      }
+      REQUIRE(IndexInspector::Check(index) == "");
+      REQUIRE(index.bytes() == fresh.bytes() + spare);
+    }
+  }
+  SECTION("the slot becomes smaller") {
+    for (PrefixIndex* each : {&index, &fresh}) each->SetCapacity(0, 60);
+    fits();
+  }
+}
+
+TEST_CASE("a full budget takes spare memory before it evicts") {
+  const auto fill = [](PrefixIndex& index) {
+    index.AddSlot(0, 1000);
+    index.AddSlot(1, 100'000);
+    Insert(index, 0, Chain(1000, 1000));
+    Insert(index, 0, Chain(5000, 600));  // 600 of the 1000 go, and leave 4.5 KiB
+  };
+  PrefixIndex roomy(size_t{1} << 20);
+  fill(roomy);
+  PrefixIndex index(roomy.bytes() + 9000);
+  fill(index);
+  REQUIRE(index.budget_evicted_blocks() == 0);
+  Insert(index, 1, Chain(9000, 600));  // asks for 13 KiB
+  REQUIRE(Match(index, 1, Chain(9000, 600)) == 600);
+  REQUIRE(Match(index, 0, Chain(1000, 1000)) == 400);
+  REQUIRE(index.budget_evicted_blocks() == 0);
+  REQUIRE(IndexInspector::Check(index) == "");
 }
 
 TEST_CASE("a run made of blocks alone learns chunk keys from the first prompt that covers it") {

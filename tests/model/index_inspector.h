@@ -39,8 +39,9 @@ class IndexInspector {
     index.table_.ForEach([&](const Run* run) {
       ++runs;
       blocks += run->length;
-      bytes += AllocationBytes(sizeof(Run)) + KeyArray::Bytes(run->length) +
-               KeyArray::Bytes(run->ChunkCount(run->length));
+      bytes += AllocationBytes(sizeof(Run)) + KeyArray::Bytes(run->length + run->spare) +
+               KeyArray::Bytes(run->ChunkCount(run->length + run->spare));
+      if (run->spare != 0) CheckSpare(index, *run, wrong);
       if (run->length == 0) wrong << "empty run; ";
       if (run->first_key != run->keys[0]) wrong << "first key; ";
       if (index.table_.Find(run->first_key) != run) wrong << "run not found by its first key; ";
@@ -163,6 +164,21 @@ class IndexInspector {
   }
 
  private:
+  // It lies in the oldest segment of its only holder, whose slot is on the list.
+  static void CheckSpare(const PrefixIndex& index, const Run& run, std::ostringstream& wrong) {
+    if (run.holders.count() != 1 || run.child_count != 0 || run.numbered != 0) {
+      wrong << "spare memory of a run that may not have it; ";
+      return;
+    }
+    const uint32_t slot = run.holders.slot(0);
+    const Segment* const oldest = index.slots_[slot].unpinned.oldest();
+    if (oldest == nullptr || oldest->run != &run) wrong << "spare memory is not of the oldest; ";
+    const auto& listed = index.spares_;
+    if (!index.slots_[slot].in_spares || std::count(listed.begin(), listed.end(), slot) != 1) {
+      wrong << "spare memory is not on the list; ";
+    }
+  }
+
   // Written out apart from run.h on purpose: a second opinion of what is allocated.
   static size_t HolderBytes(const Holders& holders) {
     if (holders.dense()) return AllocationBytes(size_t{holders.limit()} * 12);

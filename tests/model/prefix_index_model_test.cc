@@ -98,6 +98,8 @@ class Driver {
     REQUIRE(fresh.block_count() == index_.block_count());
     REQUIRE(fresh.run_count() == index_.run_count());
     REQUIRE(IndexInspector::SegmentCount(fresh) == IndexInspector::SegmentCount(index_));
+    fresh.ReturnSpare();
+    index_.ReturnSpare();
     REQUIRE(fresh.bytes() == index_.bytes());
   }
 

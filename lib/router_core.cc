@@ -541,10 +541,11 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   if (Status check = CheckRequest(request, options_); !check.ok()) return check;
   Query query(*this, request);
   const Timer timer(*this, query);
-  // A visit to the lock to look at the first block would cost more than a wrong guess now and then.
-  query.keys.Hash(known_streak_.load(std::memory_order_relaxed) >= 0);
   const ScratchLoan loan(*this);
   Scratch& scratch = *loan;
+  query.keys.UseMemoryOf(&scratch.path.garbage);
+  // A visit to the lock to look at the first block would cost more than a wrong guess now and then.
+  query.keys.Hash(known_streak_.load(std::memory_order_relaxed) >= 0);
   if (!query.keys.complete()) scratch.ends.HashAhead(query.keys);
   Result<Decision> decision = Decide(query, scratch, lease);
   scratch.ends.Learn(query.keys, scratch.known_blocks, scratch.known_key);

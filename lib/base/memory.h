@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace prefixrouter {
 
@@ -36,28 +37,61 @@ size_t MapGrowthBound(const Map& map, size_t added) {
 
 // Memory that waits to be freed, so that it happens when a lock is released: freeing touches memory
 // that the lock does not protect, which has been cold for long.
+//
+// Some of it is kept for the owner to use again, 256 KiB at most. A thread that inserts prompts into
+// a full index evicts as many others, of about the same sizes; and to allocate and free more than
+// 1 KiB each time is slow: the C library takes a lock of its own, which a thread that frees what
+// another has allocated shares with it, and reads and writes the neighbours in memory, cold too.
 class Garbage {
  public:
   Garbage() = default;
-  ~Garbage() { Free(); }
+  ~Garbage() {
+    Free();
+    for (const Piece& piece : kept_) std::free(piece.memory);
+  }
   Garbage(const Garbage&) = delete;
   Garbage& operator=(const Garbage&) = delete;
 
   // False when there is no room for more.
-  bool Add(void* memory) {
-    if (size_ == kCapacity) return false;
-    memory_[size_++] = memory;
+  bool Add(void* memory, size_t size) {
+    if (count_ == kCapacity) return false;
+    pieces_[count_++] = {memory, size};
     return true;
   }
   void Free() {
-    while (size_ > 0) std::free(memory_[--size_]);
+    while (count_ > 0) {
+      Piece piece = pieces_[--count_];
+      // It takes the place of what has waited longest: sizes that are not needed do not stay.
+      if (piece.size >= kLeastKept && piece.size <= kMostKept) {
+        std::swap(piece, kept_[next_kept_]);
+        next_kept_ = (next_kept_ + 1) % kKept;
+      }
+      std::free(piece.memory);
+    }
+  }
+  // Kept memory of just this size, by malloc, which is the caller's from now on. Null without.
+  void* Take(size_t size) {
+    if (size < kLeastKept) return nullptr;
+    for (Piece& piece : kept_) {
+      if (piece.size == size) return std::exchange(piece, Piece()).memory;
+    }
+    return nullptr;
   }
 
  private:
+  struct Piece {
+    void* memory = nullptr;
+    size_t size = 0;
+  };
   static constexpr size_t kCapacity = 64;
+  static constexpr size_t kKept = 16;
+  static constexpr size_t kLeastKept = 1024;
+  static constexpr size_t kMostKept = 16 * 1024;
 
-  size_t size_ = 0;
-  void* memory_[kCapacity];
+  size_t count_ = 0;
+  Piece pieces_[kCapacity];
+  size_t next_kept_ = 0;
+  Piece kept_[kKept];
 };
 
 // Asks for one cache line, which will be written.
@@ -85,7 +119,7 @@ class MemoryMeter {
 
   void* Allocate(size_t size) { return Reallocate(nullptr, 0, size); }
   void Free(void* memory, size_t size) {
-    Discard(memory);
+    Discard(memory, size);
     bytes_ -= AllocationBytes(size);
   }
   // What is freed goes into `garbage` while it has room; null ends that.
@@ -100,11 +134,13 @@ class MemoryMeter {
     // who waits for the router's lock then sleeps as well. Copying 4 KiB takes 100 ns.
     const size_t kept = std::min(old_size, new_size);
     const bool copied = garbage_ != nullptr && memory != nullptr && kept <= kMostCopied;
-    void* const moved = copied ? std::malloc(new_size) : std::realloc(memory, new_size);
+    void* moved =
+        garbage_ != nullptr && (copied || memory == nullptr) ? garbage_->Take(new_size) : nullptr;
+    if (moved == nullptr) moved = copied ? std::malloc(new_size) : std::realloc(memory, new_size);
     if (moved == nullptr) throw std::bad_alloc();
     if (copied) {
       std::memcpy(moved, memory, kept);
-      Discard(memory);
+      Discard(memory, old_size);
     }
     bytes_ += AllocationBytes(new_size) - AllocationBytes(old_size);
     return moved;
@@ -115,8 +151,9 @@ class MemoryMeter {
  private:
   static constexpr size_t kMostCopied = 4096;
 
-  void Discard(void* memory) {
-    if (garbage_ == nullptr || !garbage_->Add(memory)) std::free(memory);
+  void Discard(void* memory, size_t size) {
+    if (memory == nullptr) return;
+    if (garbage_ == nullptr || !garbage_->Add(memory, size)) std::free(memory);
   }
 
   size_t bytes_ = 0;

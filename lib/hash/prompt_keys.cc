@@ -63,8 +63,11 @@ void PromptKeys::HashAhead(uint32_t first, uint64_t previous) {
   const uint32_t count = block_count_ - first;
   uint64_t* keys = few_keys_;
   if (count > std::size(few_keys_)) {
-    many_keys_.reset(static_cast<uint64_t*>(std::malloc(ArrayCapacity(count) * sizeof(uint64_t))));
-    if (many_keys_ == nullptr) throw std::bad_alloc();
+    const size_t size = ArrayCapacity(count) * sizeof(uint64_t);
+    void* memory = garbage_ != nullptr ? garbage_->Take(size) : nullptr;
+    if (memory == nullptr) memory = std::malloc(size);
+    if (memory == nullptr) throw std::bad_alloc();
+    many_keys_.reset(static_cast<uint64_t*>(memory));
     keys = many_keys_.get();
   }
   ComputeKeys(first, previous, {keys, count});

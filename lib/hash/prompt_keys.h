@@ -26,6 +26,7 @@
 #include <memory>
 
 #include "absl/container/inlined_vector.h"
+#include "lib/base/memory.h"
 #include "prefixrouter/block_hasher.h"
 #include "prefixrouter/request.h"
 #include "prefixrouter/span.h"
@@ -51,6 +52,9 @@ class PromptKeys {
   uint64_t root_key() const { return root_key_; }
   // Of block 0; 0 when there is no block.
   uint64_t first_key() const { return first_key_; }
+
+  // Memory for many keys comes from here if it has some. It must live as long as keys are computed.
+  void UseMemoryOf(Garbage* garbage) { garbage_ = garbage; }
 
   // Hashes in the way that is quickest for a prompt whose first block the index knows or not. A
   // wrong guess costs time only.
@@ -123,6 +127,7 @@ class PromptKeys {
   uint32_t ahead_begin_ = UINT32_MAX;
   uint64_t ahead_previous_ = 0;
   const uint64_t* keys_ = nullptr;  // borrowed, few_keys_ or many_keys_
+  Garbage* garbage_ = nullptr;
   uint64_t few_keys_[8];
   std::unique_ptr<uint64_t[], FreeMemory> many_keys_;
 };

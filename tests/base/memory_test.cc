@@ -1,7 +1,8 @@
 // MemoryMeter: what is resized keeps its contents and is counted, whether or not garbage is
-// collected meanwhile.
+// collected meanwhile, and garbage that is used again.
 #include "lib/base/memory.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -47,6 +48,45 @@ TEST_CASE("memory meter: what is freed can be read until the garbage is") {
   meter.Free(smaller, 100);
   REQUIRE(meter.bytes() == 0);
   garbage.Free();
+}
+
+TEST_CASE("memory meter: freed memory of some size is used again") {
+  MemoryMeter meter;
+  Garbage garbage;
+  meter.CollectIn(&garbage);
+  for (const size_t size : {1000u, 1024u, 4096u, 16384u, 16385u}) {
+    CAPTURE(size);
+    void* const memory = meter.Allocate(size);
+    meter.Free(memory, size);
+    REQUIRE(garbage.Take(size) == nullptr);  // others may be reading it still
+    garbage.Free();
+    REQUIRE(garbage.Take(size + 8) == nullptr);
+    void* const again = garbage.Take(size);
+    REQUIRE((again != nullptr) == (size >= 1024 && size <= 16384));
+    if (again != nullptr) REQUIRE(again == memory);
+    REQUIRE(garbage.Take(size) == nullptr);
+    std::free(again);
+  }
+  // By the meter too, which counts it as it counts what is new.
+  void* const memory = meter.Allocate(2048);
+  meter.Free(memory, 2048);
+  garbage.Free();
+  REQUIRE(meter.Allocate(2048) == memory);
+  REQUIRE(meter.bytes() == AllocationBytes(2048));
+  meter.Free(memory, 2048);
+}
+
+TEST_CASE("memory meter: of the memory that is used again there are few pieces, the latest") {
+  Garbage garbage;
+  for (size_t i = 0; i < 100; ++i) {
+    REQUIRE(garbage.Add(std::malloc(2000 + i), 2000 + i));
+    garbage.Free();
+  }
+  for (size_t i = 0; i < 100; ++i) {
+    void* const memory = garbage.Take(2000 + i);
+    REQUIRE((memory != nullptr) == (i >= 84));
+    std::free(memory);
+  }
 }
 
 }  // namespace prefixrouter

@@ -547,12 +547,14 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   // A visit to the lock to look at the first block would cost more than a wrong guess now and then.
   query.keys.Hash(known_streak_.load(std::memory_order_relaxed) >= 0);
   if (!query.keys.complete()) scratch.ends.HashAhead(query.keys);
-  Result<Decision> decision = Decide(query, scratch, lease);
+  Decision decision;
+  const Status decided = Decide(query, scratch, &decision, lease);
   scratch.ends.Learn(query.keys, scratch.known_blocks, scratch.known_key);
+  if (!decided.ok()) return decided;
   return decision;
 }
 
-Result<Decision> RouterCore::Decide(Query& query, Scratch& scratch, LeaseId* lease) {
+Status RouterCore::Decide(Query& query, Scratch& scratch, Decision* result, LeaseId* lease) {
   Path& path = scratch.path;
   MutexLock lock(mutex_);
   Advance(query.now_nanos);
@@ -576,7 +578,7 @@ Result<Decision> RouterCore::Decide(Query& query, Scratch& scratch, LeaseId* lea
   const Choice choice = ChooseLowest(*policy_, in, scratch.penalty, costs, scratch.ties.data());
   uint32_t slot = choice.slot;
 
-  Decision decision;
+  Decision& decision = *result;
   decision.rule = scratch.candidates == 1 ? Rule::kOnlyCandidate : choice.rule;
   uint32_t runner_up = choice.runner_up;
   if (query.session != 0) {
@@ -595,13 +597,11 @@ Result<Decision> RouterCore::Decide(Query& query, Scratch& scratch, LeaseId* lea
   decision.prompt_tokens = query.prompt_tokens;
   decision.cached_tokens = query.CachedTokens(path.matched[slot]);
   decision.cached_credit_tokens = CreditTokens(query, scratch, slot);
-  PolicyInput held = in;
-  held.cached_blocks = path.matched.data();
-  // Nobody holds more than the path is long.
-  const bool holds_most = path.matched[slot] == path.blocks;
-  decision.best_cached_tokens = holds_most
-                                    ? decision.cached_tokens
-                                    : query.CachedTokens(MostCachedBlocks(held, scratch.penalty));
+  decision.best_cached_tokens = decision.cached_tokens;
+  if (path.matched[slot] != path.blocks) {  // nobody holds more than the path is long
+    decision.best_cached_tokens =
+        query.CachedTokens(MostCachedBlocks(path.matched.data(), scratch.penalty, in.size));
+  }
   decision.predicted_ttft_s = PredictedTtft(query, in, slot);
   decision.cost = policy_->Explain(in, slot, scratch.costs[slot]);
   decision.miss_weight = policy_->MissWeight(in);
@@ -626,7 +626,7 @@ Result<Decision> RouterCore::Decide(Query& query, Scratch& scratch, LeaseId* lea
   const InsertResult inserted = index_.Insert(slot, query.keys, &path, now, lease != nullptr);
   if (lease == nullptr) {
     load_.AddFluid(decision.instance, decision.uncached_tokens());
-    return decision;
+    return Status();
   }
   LeaseRecord record;
   record.instance = decision.instance;
@@ -642,7 +642,7 @@ Result<Decision> RouterCore::Decide(Query& query, Scratch& scratch, LeaseId* lea
     index_.AwaitSince(slot, awaited_.Since(slot));
   }
   *lease = leases_.Add(record);
-  return decision;
+  return Status();
 }
 
 Result<ScoreTable> RouterCore::Score(const Request& request) {

@@ -117,8 +117,8 @@ class RouterCore {
   struct Snapshot;
 
   int64_t Now() const { return options_.clock->NowNanos(); }
-  // The part of Place that takes the lock: all from the match on.
-  Result<Decision> Decide(Query& query, Scratch& scratch, LeaseId* lease);
+  // The part of Place that takes the lock: all from the match on. `result` is new.
+  Status Decide(Query& query, Scratch& scratch, Decision* result, LeaseId* lease);
   // Brings state up to the time of a call, and returns that time.
   int64_t Advance(int64_t now_nanos) PREFIX_ROUTER_REQUIRES(mutex_);
   bool EventDriven(uint32_t slot) const PREFIX_ROUTER_REQUIRES(mutex_) {

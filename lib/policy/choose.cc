@@ -153,9 +153,9 @@ PREFIX_ROUTER_VECTOR uint32_t MostWithoutPenalty(const uint32_t* values, const f
 
 }  // namespace
 
-uint32_t MostCachedBlocks(const PolicyInput& in, const float* penalty) {
-  return penalty == nullptr ? Most(in.cached_blocks, in.size)
-                            : MostWithoutPenalty(in.cached_blocks, penalty, in.size);
+uint32_t MostCachedBlocks(const uint32_t* cached_blocks, const float* penalty, size_t size) {
+  return penalty == nullptr ? Most(cached_blocks, size)
+                            : MostWithoutPenalty(cached_blocks, penalty, size);
 }
 
 Choice ChooseLowest(const Policy& policy, const PolicyInput& in, const float* penalty, float* cost,

@@ -26,8 +26,8 @@ struct Choice {
 Choice ChooseLowest(const Policy& policy, const PolicyInput& in, const float* penalty, float* cost,
                     float* scratch);
 
-// The most blocks of the prompt that any slot without a penalty holds; null: none has one.
-uint32_t MostCachedBlocks(const PolicyInput& in, const float* penalty);
+// The highest of cached_blocks[0, size) that has no penalty; null: none has one.
+uint32_t MostCachedBlocks(const uint32_t* cached_blocks, const float* penalty, size_t size);
 
 }  // namespace prefixrouter
 

@@ -88,7 +88,8 @@ TEST_CASE("no penalties are the same as penalties of 0") {
       REQUIRE(without.runner_up == with.runner_up);
       REQUIRE(without.rule == with.rule);
       REQUIRE(cost == fleet.cost);
-      REQUIRE(MostCachedBlocks(in, nullptr) == MostCachedBlocks(in, fleet.penalty.data()));
+      REQUIRE(MostCachedBlocks(in.cached_blocks, nullptr, in.size) ==
+              MostCachedBlocks(in.cached_blocks, fleet.penalty.data(), in.size));
     }
   }
 }

@@ -36,7 +36,7 @@ namespace prefixrouter {
 // Blocks a chunk for blocks of this many bytes; 0 where chunks do not pay.
 inline constexpr uint16_t ChunkBlocks(size_t block_bytes) {
   constexpr size_t kChunkBytes = 2048;
-  return block_bytes > kChunkBytes / 2 ? 0 : static_cast<uint16_t>(kChunkBytes / block_bytes);
+  return static_cast<uint16_t>(block_bytes > kChunkBytes / 2 ? 0 : kChunkBytes / block_bytes);
 }
 
 class PromptKeys {

@@ -393,7 +393,7 @@ void PrefixIndex::MergeWithOnlyChild(Run* run) {
   table_.Insert(child);
 }
 
-void PrefixIndex::Trim(Run* run) {
+void PrefixIndex::Trim(Run* run, bool may_spare) {
   if (run->child_count != 0 || run->full_holders != 0) return;
   uint32_t length = 0;
   for (uint32_t i = 0; i < run->holders.limit(); ++i) {
@@ -401,7 +401,7 @@ void PrefixIndex::Trim(Run* run) {
     if (first != nullptr) length = std::max(length, LastSegment(first)->end);
   }
   if (length != 0) {
-    SetLength(run, length);
+    SetLength(run, length, may_spare);
     return;
   }
   Run* const parent = run->parent;
@@ -429,9 +429,9 @@ void PrefixIndex::ReturnSpare() {
   spares_.clear();
 }
 
-void PrefixIndex::SetLength(Run* run, uint32_t length) {
+void PrefixIndex::SetLength(Run* run, uint32_t length, bool may_spare) {
   const uint32_t spare = run->spare + (run->length - length);
-  if (may_spare_ && length != 0 && run->holders.count() == 1 && run->numbered == 0 &&
+  if (may_spare && length != 0 && run->holders.count() == 1 && run->numbered == 0 &&
       spare <= UINT16_MAX) {
     run->spare = static_cast<uint16_t>(spare);
     Slot& slot = slots_[run->holders.slot(0)];

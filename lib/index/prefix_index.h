@@ -288,8 +288,8 @@ class PrefixIndex {
   // Joins a run with its only child, whose identity is kept.
   void MergeWithOnlyChild(Run* run);
   // Restores invariant 2 after `run` has lost holders. May free it and merge its parent.
-  void Trim(Run* run);
-  void SetLength(Run* run, uint32_t length);
+  void Trim(Run* run, bool may_spare = false);
+  void SetLength(Run* run, uint32_t length, bool may_spare = false);
   // Gives spare memory back. To be called before anything is done to the run but trimming it.
   void Fit(Run* run) {
     if (run->spare != 0) ResizeArrays(run, run->length);
@@ -316,8 +316,9 @@ class PrefixIndex {
   // Joins neighbours of the same kind; takes and returns the holder's first segment.
   Segment* JoinSegments(Segment* first);
   void Touch(Run* run, uint32_t slot, uint32_t blocks, uint32_t pin, int64_t now_nanos);
-  // Takes blocks [begin, end) of the run from the slot and trims the run.
-  void Drop(Run* run, uint32_t slot, uint32_t begin, uint32_t end);
+  // Takes blocks [begin, end) of the run from the slot and trims the run. may_spare: its arrays may
+  // keep their size, because the rest will go next.
+  void Drop(Run* run, uint32_t slot, uint32_t begin, uint32_t end, bool may_spare = false);
   void DropAll(Slot& slot);
   void EndPins(Slot& slot);
   // Makes room for `blocks` more predicted blocks; returns for how many there is room, without
@@ -379,7 +380,6 @@ class PrefixIndex {
   };
   std::vector<SlotAge> ages_;
   std::vector<uint32_t> spares_;  // slots whose oldest segment may lie in a run with spare memory
-  bool may_spare_ = false;        // while a segment loses its end to its slot's capacity
   BlockTable blocks_;             // confirmed ones
   uint32_t lower_tiers_ = 0;      // (slot, tier) pairs with blocks, but for the best tier
   uint64_t next_epoch_ = 1;

@@ -258,7 +258,8 @@ void PrefixIndex::Unpin(const PinnedPrefix& pinned, int64_t now_nanos) {
   }
 }
 
-void PrefixIndex::Drop(Run* run, uint32_t slot_number, uint32_t begin, uint32_t end) {
+void PrefixIndex::Drop(Run* run, uint32_t slot_number, uint32_t begin, uint32_t end,
+                       bool may_spare) {
   HolderEdit edit(run, run->holders.Find(slot_number));
   Segment** link = &edit.first;
   while (*link != nullptr && (*link)->begin < end) {
@@ -290,7 +291,7 @@ void PrefixIndex::Drop(Run* run, uint32_t slot_number, uint32_t begin, uint32_t 
     link = &segment->deeper;
   }
   edit.Commit(meter_, slot_limit());
-  Trim(run);
+  Trim(run, may_spare);
 }
 
 // ---- Eviction ----------------------------------------------------------------------------------
@@ -303,9 +304,7 @@ uint64_t PrefixIndex::MakeRoom(Slot& slot, uint64_t blocks) {
         std::min<uint64_t>(oldest->size(), slot.predicted_blocks + blocks - slot.capacity_blocks));
     evicted_blocks_ += count;
     PrefetchNextOf(oldest);
-    may_spare_ = count < oldest->size();
-    Drop(oldest->run, oldest->slot, oldest->end - count, oldest->end);
-    may_spare_ = false;
+    Drop(oldest->run, oldest->slot, oldest->end - count, oldest->end, count < oldest->size());
   }
   if (slot.predicted_blocks >= slot.capacity_blocks) return 0;
   return std::min(blocks, slot.capacity_blocks - slot.predicted_blocks);

@@ -63,18 +63,18 @@ using NumberArray = IntegerArray<BlockNumber>;
 struct Segment {
   Run* run;
   Segment* deeper;  // next segment of the same holder, at a higher begin; or null
-  // Neighbours in one list of the slot: its predicted, pinned or confirmed segments, least recently
-  // used first.
-  Segment* previous;
-  Segment* next;
-  int64_t last_used_nanos;
-  uint64_t operation;  // number of the operation that used it last
   uint32_t slot;
   uint32_t begin;
   uint32_t end;
   uint32_t pins : 28;  // running requests whose prompt covers it
   // Tiers in which the engine said that it has the blocks, by bit. None: they are predicted.
   uint32_t tiers : 4;
+  int64_t last_used_nanos;
+  uint64_t operation;  // number of the operation that used it last
+  // Neighbours in one list of the slot: its predicted, pinned or confirmed segments, least recently
+  // used first.
+  Segment* previous;
+  Segment* next;
 
   uint32_t size() const { return end - begin; }
   bool confirmed() const { return tiers != 0; }
@@ -166,10 +166,10 @@ class Holders {
 };
 
 struct Run {
+  // What a match reads is first, and what changes with a run's children is last: prompts that begin
+  // alike come from all threads, and what one core writes another has to fetch.
   uint64_t first_key;  // keys[0], here so that a look-up reads one cache line
   Run* hash_next;      // in the chain of its hash bucket
-  Run** hash_link;     // what points at it there: the bucket, or the hash_next of another
-  Run* parent;         // null for a run at depth 0
   uint32_t start;      // depth of its first block
   uint32_t length;     // blocks, >= 1
   KeyArray keys;       // `length` of them
@@ -177,14 +177,16 @@ struct Run {
   // from depth 0. chunk_blocks is 0 when chunk keys are not known.
   KeyArray chunk_keys;
   uint16_t chunk_blocks;
-  uint16_t spare;  // blocks behind its end that both arrays still have room for
-  uint32_t child_count;
-  uintptr_t children;     // XOR of the addresses of its children: with one left, that one
-  uint32_t full_holders;  // holders of its last block
-  uint32_t numbered;      // blocks that have a number: those that some slot has confirmed
-  // Their numbers, by position; 0 for the other blocks. Empty when no block has one.
-  NumberArray numbers;
+  uint16_t spare;     // blocks behind its end that both arrays still have room for
+  uint32_t numbered;  // blocks that have a number: those that some slot has confirmed
   Holders holders;
+  // Numbers of blocks, by position; 0 for those without. Empty when no block has one.
+  NumberArray numbers;
+  Run** hash_link;        // what points at it in its chain: the bucket, or the hash_next of another
+  Run* parent;            // null for a run at depth 0
+  uint32_t full_holders;  // holders of its last block
+  uint32_t child_count;
+  uintptr_t children;  // XOR of the addresses of its children: with one left, that one
 
   uint32_t end() const { return start + length; }
   uint32_t number_count() const { return numbered == 0 ? 0 : length; }

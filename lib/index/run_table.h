@@ -89,8 +89,8 @@ class RunTable {
   size_t page_count_ = 0;
   size_t directory_capacity_ = 0;
   size_t bucket_count_ = 0;
-  size_t level_mask_ = 0;  // 2^l - 1
-  size_t size_ = 0;
+  size_t level_mask_ = 0;        // 2^l - 1
+  alignas(64) size_t size_ = 0;  // apart from what Find reads
 };
 
 }  // namespace prefixrouter

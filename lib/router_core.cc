@@ -70,8 +70,8 @@ struct RouterCore::Snapshot {
 };
 
 // The scratch of this thread, for as long as a decision lasts. A custom policy may use another
-// router meanwhile, which then gets a new one. Frees the decision's garbage at the end: it has to
-// be made before the lock is taken.
+// router meanwhile, which then gets a new one. At the end the decision's garbage goes, so it
+// has to be made before the lock is taken.
 class RouterCore::ScratchLoan {
  public:
   explicit ScratchLoan(RouterCore& core) : scratch_(std::move(spare_)) {
@@ -80,7 +80,7 @@ class RouterCore::ScratchLoan {
     scratch_->thread = core.next_thread_.fetch_add(1, std::memory_order_relaxed);
   }
   ~ScratchLoan() {
-    scratch_->path.garbage.Free();
+    scratch_->garbage.Free();
     spare_ = std::move(scratch_);
   }
   ScratchLoan(const ScratchLoan&) = delete;
@@ -543,7 +543,7 @@ Result<Decision> RouterCore::Place(const Request& request, LeaseId* lease) {
   const Timer timer(*this, query);
   const ScratchLoan loan(*this);
   Scratch& scratch = *loan;
-  query.keys.UseMemoryOf(&scratch.path.garbage);
+  query.keys.UseMemoryOf(&scratch.garbage);
   // A visit to the lock to look at the first block would cost more than a wrong guess now and then.
   query.keys.Hash(known_streak_.load(std::memory_order_relaxed) >= 0);
   if (!query.keys.complete()) scratch.ends.HashAhead(query.keys);
@@ -691,7 +691,6 @@ RouterStats RouterCore::Stats() {
   counters_.AddTo(&stats);
   stats.route_duration = latency_.Read();
   if (homes_.used()) stats.home_share = homes_.share();
-  index_.ReturnSpare();
   stats.index_bytes = index_.bytes();
   stats.index_budget_bytes = index_.budget_bytes();
   stats.index_runs = index_.run_count();

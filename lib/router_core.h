@@ -89,6 +89,9 @@ class RouterCore {
   // What one decision works with, by slot. Each thread keeps one for its next decision, so that
   // none allocates, and so that no memory is written by all threads in turns.
   struct Scratch {
+    Scratch() { path.garbage = &garbage; }
+
+    Garbage garbage;
     Path path;
     PrefixEnds ends;
     uint32_t known_blocks = 0;            // of the prompt, when it was matched

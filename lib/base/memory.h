@@ -38,12 +38,19 @@ size_t MapGrowthBound(const Map& map, size_t added) {
 // Memory that waits to be freed, so that it happens when a lock is released: freeing touches memory
 // that the lock does not protect, which has been cold for long.
 //
-// Some of it is kept for the owner to use again, 256 KiB at most. A thread that inserts prompts into
-// a full index evicts as many others, of about the same sizes; and to allocate and free more than
-// 1 KiB each time is slow: the C library takes a lock of its own, which a thread that frees what
-// another has allocated shares with it, and reads and writes the neighbours in memory, cold too.
+// Some of it is kept for the owner to use again, 256 KiB at most. A thread that inserts prompts
+// into a full index evicts as many others, of about the same sizes; and to allocate and free more
+// than 1 KiB each time is slow: the C library takes a lock of its own, which a thread that frees
+// what another has allocated shares with it, and reads and writes the neighbours in memory, cold
+// too.
 class Garbage {
  public:
+#if defined(__SANITIZE_ADDRESS__)
+  static constexpr bool kKeeps = false;  // what is read after it was freed would go unnoticed
+#else
+  static constexpr bool kKeeps = true;
+#endif
+
   Garbage() = default;
   ~Garbage() {
     Free();
@@ -62,7 +69,7 @@ class Garbage {
     while (count_ > 0) {
       Piece piece = pieces_[--count_];
       // It takes the place of what has waited longest: sizes that are not needed do not stay.
-      if (piece.size >= kLeastKept && piece.size <= kMostKept) {
+      if (kKeeps && piece.size >= kLeastKept && piece.size <= kMostKept) {
         std::swap(piece, kept_[next_kept_]);
         next_kept_ = (next_kept_ + 1) % kKept;
       }
@@ -80,8 +87,8 @@ class Garbage {
 
  private:
   struct Piece {
-    void* memory = nullptr;
-    size_t size = 0;
+    void* memory;
+    size_t size;
   };
   static constexpr size_t kCapacity = 64;
   static constexpr size_t kKept = 16;
@@ -91,7 +98,7 @@ class Garbage {
   size_t count_ = 0;
   Piece pieces_[kCapacity];
   size_t next_kept_ = 0;
-  Piece kept_[kKept];
+  Piece kept_[kKept] = {};
 };
 
 // Asks for one cache line, which will be written.

@@ -36,7 +36,7 @@ class alignas(64) PREFIX_ROUTER_ANNOTATE(capability("mutex")) Mutex {
 
  private:
   static constexpr int kRounds = 5;
-  static constexpr int kSpins = 1000;  // 15 to 60 us
+  static constexpr int kSpins = 1000;  // 15 to 60 us on x86-64
 
   bool TryLock() {
     if (!mutex_.try_lock()) return false;
@@ -57,6 +57,8 @@ class alignas(64) PREFIX_ROUTER_ANNOTATE(capability("mutex")) Mutex {
   static void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("isb");  // `yield` does not wait on most of them
 #endif
   }
 

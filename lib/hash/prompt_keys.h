@@ -53,7 +53,8 @@ class PromptKeys {
   // Of block 0; 0 when there is no block.
   uint64_t first_key() const { return first_key_; }
 
-  // Memory for many keys comes from here if it has some. It must live as long as keys are computed.
+  // Memory for many keys comes from here if it has some. It must live as long as keys are computed,
+  // not as long as they are there.
   void UseMemoryOf(Garbage* garbage) { garbage_ = garbage; }
 
   // Hashes in the way that is quickest for a prompt whose first block the index knows or not. A

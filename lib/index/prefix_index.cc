@@ -44,8 +44,8 @@ PREFIX_ROUTER_VECTOR void SetDense(const uint32_t* helds, uint32_t size, uint32_
 // While it lives, what the meter's owner frees is collected.
 class CollectGarbage {
  public:
-  CollectGarbage(MemoryMeter& meter, Garbage& garbage) : meter_(meter) {
-    meter_.CollectIn(&garbage);
+  CollectGarbage(MemoryMeter& meter, Garbage* garbage) : meter_(meter) {
+    meter_.CollectIn(garbage);
   }
   ~CollectGarbage() { meter_.CollectIn(nullptr); }
   CollectGarbage(const CollectGarbage&) = delete;
@@ -413,7 +413,7 @@ void PrefixIndex::Trim(Run* run, bool may_spare) {
   if (parent != nullptr && --parent->child_count == 1) MergeWithOnlyChild(parent);
 }
 
-// `length` is not the run's own yet, or already.
+// To be called before run->length is changed. `length` may be the same.
 void PrefixIndex::ResizeArrays(Run* run, uint32_t length) {
   const uint32_t old_length = run->length + run->spare;
   run->spare = 0;

@@ -39,10 +39,11 @@
 // Within one operation deeper segments are linked first, so list order is (age, depth from the
 // deepest). For the budget, the oldest of all is the oldest head of all slots' lists.
 //
-// A run that loses its end to a slot's capacity will lose the rest when the slot evicts next. Its
-// arrays keep their size until then (`spare`): to copy what is left would take longer than all else
-// that an eviction does. They are made to fit when anything else happens to the run, and before
-// anything is evicted for the budget. Only the slot's oldest segment can lie in such a run.
+// A run that loses its end to a slot's capacity will most often lose more when the slot evicts
+// next. Its arrays keep their size meanwhile (`spare`): to copy what is left would take longer than
+// all else that an eviction does. They are made to fit when anything else happens to the run, and
+// before anything is evicted for the budget. Such a run has no children and one holder, whose last
+// segment is the oldest of its slot: so they are found.
 //
 // A run or segment that is divided keeps its identity in the *deeper* part: children keep their
 // parent, and a lease, whose pinned prefix ends where its segment ends, keeps its segment.
@@ -87,8 +88,9 @@ struct Path {
   // are needed to say so. Only when they are not there.
   bool needs_block_keys = false;
   LineVector<uint32_t> matched;  // by slot: the leading blocks of the prompt that it holds
-  // What Insert would free. To be freed by the caller, best when its lock is released.
-  Garbage garbage;
+  // Where what Insert frees goes, for the caller to free, best when its lock is released; may be
+  // null.
+  Garbage* garbage = nullptr;
 };
 
 // Where a prompt leaves what it shares with other prompts.
@@ -241,7 +243,7 @@ class PrefixIndex {
   // ---- Sizes ----------------------------------------------------------------------------------
 
   size_t bytes() const { return meter_.bytes(); }
-  // Afterwards bytes() is a function of what is held: nothing has spare memory.
+  // No run has spare memory afterwards.
   void ReturnSpare();
   size_t budget_bytes() const { return budget_bytes_; }
   size_t run_count() const { return table_.size(); }
@@ -317,7 +319,7 @@ class PrefixIndex {
   Segment* JoinSegments(Segment* first);
   void Touch(Run* run, uint32_t slot, uint32_t blocks, uint32_t pin, int64_t now_nanos);
   // Takes blocks [begin, end) of the run from the slot and trims the run. may_spare: its arrays may
-  // keep their size, because the rest will go next.
+  // keep their size, because more of it is likely to go next.
   void Drop(Run* run, uint32_t slot, uint32_t begin, uint32_t end, bool may_spare = false);
   void DropAll(Slot& slot);
   void EndPins(Slot& slot);

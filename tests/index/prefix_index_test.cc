@@ -268,6 +268,23 @@ TEST_CASE("the memory of a run that loses its end fits again when anything else 
       REQUIRE(index.bytes() == fresh.bytes() + spare);
     }
   }
+  SECTION("beside a pinned part of it, whose pin ends when an engine begins to confirm") {
+    // The beginning of what is left is used anew and pinned; the end loses more, and stays the
+    // oldest.
+    for (PrefixIndex* each : {&index, &fresh}) {
+      REQUIRE(Insert(*each, 0, Chain(1000, 10), true).pinned.segment != nullptr);
+      Insert(*each, 0, Chain(3000, 10));
+      REQUIRE(Match(*each, 0, a) == 30);
+      REQUIRE(IndexInspector::Check(*each) == "");
+      each->SetConfirmed(0, 1);
+      REQUIRE(IndexInspector::Check(*each) == "");
+      Insert(*each, 0, Chain(4000, 5));
+      REQUIRE(Match(*each, 0, a) == 25);
+      REQUIRE(IndexInspector::Check(*each) == "");
+      each->ReturnSpare();
+    }
+    fits();
+  }
   SECTION("the slot becomes smaller") {
     for (PrefixIndex* each : {&index, &fresh}) each->SetCapacity(0, 60);
     fits();

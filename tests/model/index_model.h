@@ -43,6 +43,12 @@ class IndexModel {
   void AddSlot(uint32_t slot, uint64_t capacity, int64_t ttl_nanos) {
     slots_[slot] = {capacity, ttl_nanos, {}};
   }
+  void SetCapacity(uint32_t slot_number, uint64_t capacity) {
+    ++operation_;
+    Slot& slot = slots_.at(slot_number);
+    slot.capacity = capacity;
+    for (uint64_t predicted = Predicted(slot); predicted > capacity && EvictOne(slot);) --predicted;
+  }
   void RemoveSlot(uint32_t slot) { slots_.erase(slot); }
   void Clear(uint32_t slot) { slots_.at(slot).blocks.clear(); }
 

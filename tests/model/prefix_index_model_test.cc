@@ -20,6 +20,7 @@ struct Workload {
   uint64_t seed;
   uint32_t slots = 4;
   uint64_t capacity = 30;
+  bool capacity_changes = false;  // to between half and one and a half of it
   uint32_t longest_prompt = 14;
   uint32_t branches = 3;  // different blocks that may follow one
   bool pins = false;
@@ -47,6 +48,11 @@ class Driver {
       stored_.Forget(slot);
       model_.RemoveSlot(slot);
       AddSlot(slot);
+    } else if (workload_.capacity_changes && dice < 10) {
+      const uint64_t capacity =
+          workload_.capacity / 2 + Below(static_cast<uint32_t>(workload_.capacity) + 1);
+      index_.SetCapacity(slot, capacity);
+      model_.SetCapacity(slot, capacity);
     } else if (workload_.confirmed && dice < 38) {
       Store(slot);
     } else if (workload_.confirmed && dice < 45) {
@@ -303,6 +309,12 @@ TEST_CASE("index equals the model for predicted prompts, and a fresh build after
 
 TEST_CASE("index equals the model with capacities below the length of a prompt") {
   CompareWithModel({.seed = 2, .slots = 3, .capacity = 5, .longest_prompt = 9}, kSteps, true);
+}
+
+TEST_CASE("index equals the model when capacities change") {
+  CompareWithModel({.seed = 8, .capacity_changes = true, .ttl_nanos = 40}, kSteps / 2, false);
+  CompareWithModel({.seed = 9, .capacity = 60, .capacity_changes = true, .confirmed = true},
+                   kSteps / 4, false);
 }
 
 TEST_CASE("index equals the model with pinned prompts, which are not evicted") {

@@ -16,10 +16,6 @@ namespace {
 
 constexpr uint32_t kBlock = 16;
 
-// A scheduler may run one thread to its end before another begins. So whoever makes the changes
-// goes on, after its fixed share, until this many of what the test is about have happened.
-constexpr size_t kLooks = 10;
-
 }  // namespace
 
 // Two threads apply the events of two instances each, two others route and look.
@@ -64,7 +60,7 @@ TEST_CASE("Events are applied exactly while others route", "[stress]") {
   RunThreads(4, [&](size_t thread) {
     PromptMaker random(seed * 10 + thread);
     if (thread < 2) {
-      for (size_t step = 0; step < Sized(6000u, 600u) || looks.load() <= kLooks; ++step) {
+      for (size_t step = 0; step < Sized(6000u, 600u) || (looks <= kEnough && wrong == 0); ++step) {
         const size_t i = thread * 2 + random.Below(2);
         const size_t p = random.Below(family.size());
         const size_t blocks = family[p].size() / kBlock - common[p];
@@ -136,7 +132,8 @@ TEST_CASE("Events of an instance that goes meanwhile have no effect", "[stress]"
   instance.name = "changing";
   RunThreads(3, [&](size_t thread) {
     if (thread == 0) {
-      for (size_t round = 0; round < Sized(600u, 100u) || late.load() == 0; ++round) {
+      for (size_t round = 0; round < Sized(600u, 100u) || (late <= kEnough && wrong == 0);
+           ++round) {
         const Result<InstanceId> added = router.AddInstance(instance);
         wrong += !added.ok();
         if (!added.ok()) break;

@@ -491,8 +491,7 @@ TEST_CASE("Statistics are consistent in the middle of the work", "[stress]") {
     }
     PromptMaker random(seed * 10 + thread);
     std::vector<Lease> leases;
-    // Further than this if the scheduler lets the observer wait.
-    for (size_t i = 0; i < Sized(15000u, 3000u) || observations.load() <= 10; ++i) {
+    for (size_t i = 0; i < Sized(15000u, 3000u) || (observations <= kEnough && wrong == 0); ++i) {
       const Tokens prompt = random.Random(random.Below(400));
       Result<Lease> lease = fleet.router().Acquire(Request::FromTokens(prompt));
       wrong += !lease.ok();

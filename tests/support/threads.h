@@ -12,6 +12,11 @@
 
 namespace prefixrouter::testing {
 
+// A scheduler may run one thread to its end before another begins. So where a test is about what
+// happens meanwhile, whoever makes the changes goes on, after its fixed share, until it has
+// happened more often than this, or something was wrong.
+constexpr size_t kEnough = 10;
+
 // Calls work(0), ..., work(count - 1), each in its own thread, and waits for all of them.
 template <typename Work>
 void RunThreads(size_t count, const Work& work) {

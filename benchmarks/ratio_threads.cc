@@ -40,28 +40,29 @@ struct Traffic {
   size_t shared_tokens;  // that the prompts of all threads begin with
 };
 
+#if defined(__linux__)
 // The processors that the program may use; none where that is not known.
 std::vector<int> Processors() {
   std::vector<int> processors;
-#if defined(__linux__)
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return processors;
   for (int i = 0; i < CPU_SETSIZE; ++i) {
     if (CPU_ISSET(i, &set)) processors.push_back(i);
   }
-#endif
   return processors;
 }
+#endif
 
-// Keeps the calling thread on a processor of its own, the `number`-th. Else the system may begin
-// two new threads on one, and part them only after milliseconds.
+// Keeps the calling thread, 0 or 1, on a processor of its own. Else the system may begin two new
+// threads on one, and part them only after milliseconds. The first and the last: neighbours may be
+// two halves of one core, and so may the first and the middle one.
 void Stay(size_t number) {
 #if defined(__linux__)
   static const std::vector<int> processors = Processors();
   if (processors.size() < 2) return;
   cpu_set_t set;
   CPU_ZERO(&set);
-  CPU_SET(processors[number % processors.size()], &set);
+  CPU_SET(number == 0 ? processors.front() : processors.back(), &set);
   sched_setaffinity(0, sizeof(set), &set);  // of this thread only
 #else
   (void)number;

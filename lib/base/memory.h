@@ -101,6 +101,14 @@ class Garbage {
   Piece kept_[kKept] = {};
 };
 
+// Memory that `garbage`, which may be null, has kept, or else new memory. Throws std::bad_alloc.
+inline void* AllocateFrom(Garbage* garbage, size_t size) {
+  void* memory = garbage != nullptr ? garbage->Take(size) : nullptr;
+  if (memory == nullptr) memory = std::malloc(size);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
 // Asks for one cache line, which will be written.
 inline void PrefetchLine(const void* memory) {
 #if defined(__GNUC__)
@@ -140,12 +148,10 @@ class MemoryMeter {
     // realloc takes a lock of the heap, and sleeps while another thread allocates or frees there;
     // who waits for the router's lock then sleeps as well. Copying 4 KiB takes 100 ns.
     const size_t kept = std::min(old_size, new_size);
-    const bool copied = garbage_ != nullptr && memory != nullptr && kept <= kMostCopied;
-    void* moved =
-        garbage_ != nullptr && (copied || memory == nullptr) ? garbage_->Take(new_size) : nullptr;
-    if (moved == nullptr) moved = copied ? std::malloc(new_size) : std::realloc(memory, new_size);
+    const bool anew = memory == nullptr || (garbage_ != nullptr && kept <= kMostCopied);
+    void* const moved = anew ? AllocateFrom(garbage_, new_size) : std::realloc(memory, new_size);
     if (moved == nullptr) throw std::bad_alloc();
-    if (copied) {
+    if (anew && memory != nullptr) {
       std::memcpy(moved, memory, kept);
       Discard(memory, old_size);
     }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <new>
 
 #include "lib/base/memory.h"
 
@@ -63,11 +62,8 @@ void PromptKeys::HashAhead(uint32_t first, uint64_t previous) {
   const uint32_t count = block_count_ - first;
   uint64_t* keys = few_keys_;
   if (count > std::size(few_keys_)) {
-    const size_t size = ArrayCapacity(count) * sizeof(uint64_t);
-    void* memory = garbage_ != nullptr ? garbage_->Take(size) : nullptr;
-    if (memory == nullptr) memory = std::malloc(size);
-    if (memory == nullptr) throw std::bad_alloc();
-    many_keys_.reset(static_cast<uint64_t*>(memory));
+    many_keys_.reset(
+        static_cast<uint64_t*>(AllocateFrom(garbage_, ArrayCapacity(count) * sizeof(uint64_t))));
     keys = many_keys_.get();
   }
   ComputeKeys(first, previous, {keys, count});

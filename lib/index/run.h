@@ -72,7 +72,8 @@ struct Segment {
   int64_t last_used_nanos;
   uint64_t operation;  // number of the operation that used it last
   // Neighbours in one list of the slot: its predicted, pinned or confirmed segments, least recently
-  // used first.
+  // used first. Other threads write these, so they are as far as can be from the run, which is most
+  // often the memory before this.
   Segment* previous;
   Segment* next;
 

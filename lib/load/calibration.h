@@ -6,11 +6,10 @@
 //     rate)
 //
 // on an instance of the default rate; one that is configured to be twice as fast takes half of it.
-// It is found
-// by least squares over recent requests, of relative errors, with a weak prior of no overhead and
-// slope 1. Without the overhead a fleet that finds nearly all tokens cached would look slow: a
-// prompt of which 50 tokens are new still takes a step or two of its engine. An instance with short
-// prompts would look slower than one with long ones.
+// It is found by least squares over recent requests, of relative errors, with a weak prior of no
+// overhead and slope 1. Without the overhead a fleet that finds nearly all tokens cached would look
+// slow: a prompt of which 50 tokens are new still takes a step or two of its engine. An instance
+// with short prompts would look slower than one with long ones.
 //
 // SpeedFactor, of an instance: observed / modelled time of its last requests. How much of it is
 // used depends on how many they were and on SpeedSpread. They count less and less when nothing new

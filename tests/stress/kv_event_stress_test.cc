@@ -104,6 +104,7 @@ TEST_CASE("Events are applied exactly while others route", "[stress]") {
     }
   });
   CHECK(wrong.load() == 0);
+  CHECK(looks.load() > kEnough);
 
   fleet.clock().AdvanceSeconds(10);
   for (size_t i = 0; i < 4; ++i) {
@@ -160,6 +161,7 @@ TEST_CASE("Events of an instance that goes meanwhile have no effect", "[stress]"
   CHECK(stats.instances.size() == 1);
   CHECK(stats.blocks_held == 0);
   CHECK(stats.index_blocks == 0);
+  CHECK(late.load() > kEnough);
   CHECK(stats.kv_events[KvEventOutcome::kOldGeneration] == late.load());
 }
 

@@ -502,6 +502,7 @@ TEST_CASE("Statistics are consistent in the middle of the work", "[stress]") {
     if (--working == 0) done.store(true);
   });
   CHECK(wrong.load() == 0);
+  CHECK(observations.load() > kEnough);
 }
 
 }  // namespace
